@@ -13,8 +13,7 @@ int
 fetch_init(struct fetch *fetch, const struct core *core)
 {
     *fetch = (struct fetch){.from = -1, .blocks = calloc(core->transfer.blocks, 1)};
-    take_init(&fetch->take, fetch->blocks, core->transfer.block_size, FETCH_BLOCK_US);
-    fetch->pace = pace_begin(core->transfer.block_size);
+    take_init(&fetch->take, fetch->blocks, FETCH_BLOCK_US);
     return fetch->blocks ? 0 : -ENOMEM;
 }
 
@@ -73,7 +72,7 @@ void
 fetch_planned(struct fetch *fetch, const struct core *core)
 {
     fetch_reset(fetch, core);
-    fetch->overtaken = false;
+    fetch->retry_us = 0;
     fetch->copies = 0;
 }
 
@@ -152,8 +151,7 @@ fetch_moving(const struct core *core, uint64_t us)
         return awake_before(core->awake, fetch->retry_at) && fetch_anybody(core, fetch_runs);
     bool later = fetch->state == FETCH_FOLLOWING ? fetch->from >= 0 && fetch_runs(core, fetch->from)
                                                  : fetch_anybody(core, fetch_runs);
-    return later ||
-           awake_since(core->awake, fetch->progress_at) < us + pace_patience_us(&fetch->pace);
+    return later || awake_since(core->awake, fetch->progress_at) < us;
 }
 
 bool
@@ -264,17 +262,11 @@ pauses(const struct fetch *fetch, const struct core *core)
     return watches(core) && (fresh || awake_before(core->awake, fetch->pause_at));
 }
 
-uint64_t
-fetch_pause_us(const struct core *core)
-{
-    uint64_t us = FETCH_PAUSE * awake_since(core->awake, core->fetch.begun_at);
-    return us < FETCH_PAUSE_MAX_US ? us : FETCH_PAUSE_MAX_US;
-}
-
 static void
 pause_watching(struct fetch *fetch, const struct core *core)
 {
-    fetch->pause_at = awake_after(core->awake, fetch_pause_us(core));
+    uint64_t took_us = awake_since(core->awake, fetch->begun_at);
+    fetch->pause_at = awake_after(core->awake, FETCH_PAUSE * took_us);
     fetch_reset(fetch, core);
 }
 

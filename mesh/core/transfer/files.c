@@ -8,7 +8,7 @@
 void
 files_init(struct files *files)
 {
-    take_init(&files->take, files->asked, PROTO_PAGE_MAX, FILES_ASK_US);
+    take_init(&files->take, files->asked, FILES_ASK_US);
 }
 
 /* --- Taking ------------------------------------------------------------------------------------ */

@@ -23,9 +23,9 @@
 
 enum {
     /* without an answer after this time, ask another peer */
-    FILES_ASK_US = 1500000,
+    FILES_ASK_US = 2000000,
     FILES_REST_US = 1000000,     /* how long nobody is asked when nobody has them */
-    FILES_WAITS = PACE_BLOCKS,   /* FETCHes of one node: as many as take.h has under way */
+    FILES_WAITS = 16,            /* FETCHes of one node that wait: more than take.h has under way */
     PAGES_REST_US = 200000,      /* how long a peer that has the page may still appear */
     PAGES_PATIENCE_US = 5000000, /* how long those that do not answer are asked */
 };
