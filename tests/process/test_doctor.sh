@@ -256,7 +256,7 @@ broken twice same-identity "start one of them in a new --out"
 twice() {
     [ -x "$FAILNODE" ] || return 77
     MESHNODE=$FAILNODE MESHNODE_ID=77 trains 1 pc1
-    MESHNODE=$FAILNODE MESHNODE_ID=77 trains 1 pc2 --port 20100
+    MESHNODE=$FAILNODE MESHNODE_ID=77 trains 1 pc2 --set mesh.port=20100
     doctor
 }
 
