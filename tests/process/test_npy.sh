@@ -33,6 +33,7 @@ run: {name: arrays}
 data: {source: npy}
 model: [dense: 64, relu, dense: 4]
 train: {epochs: 100000, steps: 2000, batch: 96, eval_every: 0, optimizer: {sgd: 0.01}}
+mesh: {division: even} # both read data, though one alone would be as fast
 END
 
 reference "$WORK/job.yaml" --data "$WORK/one"
