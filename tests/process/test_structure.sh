@@ -146,9 +146,9 @@ C
 planted 'node: files that call, through others, themselves: parse, term'
 
 # A call downwards between two files that had none: the sum rises.
-plant mesh/core/transfer/pages.h <<'C'
+plant mesh/core/transfer/files.h <<'C'
 static inline void
-pages_planted(void)
+files_planted(void)
 {
     rendezvous_planted();
 }
