@@ -19,7 +19,7 @@ enum { NAME_DIGITS = 16, WALK_FDS = 16 };
 static int
 cache_refuse(const char *path, const char *what, struct why *why)
 {
-    int rc = -errno;
+    int rc = errno ? -errno : -EIO;
     return why_error(why, rc,
                      "%s: %s: %s; --cache names another folder for data that come from the mesh",
                      path, what, strerror(-rc));
@@ -78,6 +78,15 @@ remove_one(const char *path, const struct stat *status, int kind, struct FTW *at
     return 0;
 }
 
+/* Of all files below this folder, on the disk. */
+static uint64_t
+bytes_there(const char *path)
+{
+    walked = 0;
+    nftw(path, add_size, WALK_FDS, FTW_PHYS);
+    return walked;
+}
+
 /* Is it the name of a folder of a manifest? */
 static bool
 is_set(const char *name)
@@ -109,9 +118,7 @@ cache_look(const char *root, char oldest[CONFIG_PATH_MAX])
         if (!is_set(entry->d_name) ||
             snprintf(path, sizeof path, "%s/%s", root, entry->d_name) >= (int)sizeof path)
             continue;
-        walked = 0;
-        nftw(path, add_size, WALK_FDS, FTW_PHYS);
-        all += walked;
+        all += bytes_there(path);
         if (stat(path, &status) != 0 || cache_used(path) || (oldest[0] && status.st_mtime >= first))
             continue;
         first = status.st_mtime;
@@ -129,15 +136,6 @@ disk_free(const char *path)
     return statvfs(path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
 }
 
-/* What this folder has already. */
-static uint64_t
-bytes_there(const char *path)
-{
-    walked = 0;
-    nftw(path, add_size, WALK_FDS, FTW_PHYS);
-    return walked;
-}
-
 static int
 cache_room(const char *root, const char *path, uint64_t size, struct why *why)
 {
@@ -149,6 +147,9 @@ cache_room(const char *root, const char *path, uint64_t size, struct why *why)
             return 0;
         if (oldest[0]) {
             nftw(oldest, remove_one, WALK_FDS, FTW_PHYS | FTW_DEPTH);
+            if (access(oldest, F_OK) ==
+                0) /* of another user, or on a disk that cannot be written */
+                return cache_refuse(oldest, "cannot be deleted to make room", why);
             continue;
         }
         if (more <= free && size <= CACHE_BYTES_MAX) /* all others are in use */
@@ -249,10 +250,8 @@ cache_write_part(void *ctx, size_t file, uint64_t offset, size_t at, size_t size
 }
 
 int
-cache_write(const struct cache *cache, const struct manifest *manifest, uint64_t block,
-            const void *data, struct why *why)
+cache_write(const struct manifest *manifest, uint64_t block, const void *data, struct why *why)
 {
     struct writing w = {manifest, data, why};
-    (void)cache;
     return manifest_each(manifest, block, cache_write_part, &w);
 }

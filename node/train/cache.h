@@ -31,7 +31,6 @@ void cache_close(struct cache *cache);
 /* The files get their whole sizes, and the manifest the paths. Returns as cache_open. */
 int cache_prepare(struct cache *cache, struct manifest *manifest, struct why *why);
 /* Writes a block that is right. Returns as cache_open. */
-int cache_write(const struct cache *cache, const struct manifest *manifest, uint64_t block,
-                const void *data, struct why *why);
+int cache_write(const struct manifest *manifest, uint64_t block, const void *data, struct why *why);
 
 #endif

@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/base/host.h"
 #include "node/results/show.h"
-#include "node/results/waiting.h"
 #include "node/train/meeting.h"
 #include "proto/clock.h"
 #include "proto/mix.h"
@@ -65,18 +63,20 @@ is_of_job(const struct taking *t)
     return mix64_pair(job, t->config->exchange_hash) == t->config->mesh_hash;
 }
 
-/* Its last block is here. */
+/* Its last block is here. If it is wrong, all of it is taken again. Who sent it is known if it has one block. */
 static bool
 parse_text(struct taking *t)
 {
     struct why why;
+    bool one = t->text_blocks == 1;
     manifest_fini(&t->manifest);
-    if (manifest_parse(&t->manifest, t->text, t->text_size, &why) || !is_of_job(t)) {
-        t->text_here = 0;
-        return false;
-    }
-    t->parsed = true;
-    return true;
+    t->parsed = !manifest_parse(&t->manifest, t->text, t->text_size, &why) && is_of_job(t);
+    if (t->parsed)
+        return true;
+    free(t->text);
+    t->text = NULL;
+    t->text_blocks = t->text_here = 0;
+    return !one;
 }
 
 static bool
@@ -147,7 +147,7 @@ block_came(struct taking *t, const struct core_file_block *came)
 {
     if (!manifest_block_good(&t->manifest, came->block, came->data, came->size))
         return false;
-    t->rc = t->rc ? t->rc : cache_write(t->cache, &t->manifest, came->block, came->data, t->why);
+    t->rc = t->rc ? t->rc : cache_write(&t->manifest, came->block, came->data, t->why);
     t->here += t->missing[came->block];
     t->missing[came->block] = 0;
     t->taken += came->size;
