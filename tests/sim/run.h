@@ -24,6 +24,23 @@ bool run_again(struct sim *sim);
 /* A scenario file; 1 when something was wrong, 2 when it is none. */
 int play_file(struct sim *sim, const char *path, uint64_t seed);
 
+/* The drills, in the order in which they are run. */
+enum drill_name {
+    DRILL_CRASH,
+    DRILL_USE,
+    DRILL_SILENT,
+    DRILL_PAUSE,
+    DRILL_RESTART,
+    DRILL_HANG,
+    DRILL_SPLIT,
+    DRILL_OTHERS, /* from here on those that judge something else than one fault */
+    DRILL_SLOW = DRILL_OTHERS,
+    DRILL_ALONE,
+    DRILL_LATE,
+    DRILL_LINES,
+    DRILL_STAGES,
+    DRILLS,
+};
 /* many.c: schedules by the thousand. */
 int run_many(struct sim *sim, const struct sim_options *options);
 /* drill.c: how long until the survivors go on. */
