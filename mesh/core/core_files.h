@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CORE_FILES_RUN = 1024 }; /* blocks that are taken at a time: transfer/files.h */
+enum {
+    CORE_FILES_RUN = 1024
+}; /* blocks that are taken at a time, and of a manifest: transfer/files.h */
 
 /* A block of the files of a job, or of their manifest. */
 struct core_file_block {
@@ -23,7 +25,7 @@ struct core_file_block {
 struct core_files {
     uint64_t job;          /* as job_offered */
     unsigned group;        /* which files: the program's */
-    bool names;            /* their manifest */
+    bool names;            /* their manifest, all of it: first 0, count 1 */
     uint64_t first, count; /* blocks; count <= CORE_FILES_RUN */
 };
 

@@ -10,39 +10,22 @@ enum { PATIENCE_US = 1900000, BLOCKS_MAX = 64 };
 
 struct asked {
     uint64_t job;
-    uint8_t *text;         /* as far as it came, */
-    uint64_t blocks, here; /* so many blocks of so many */
-    size_t size;
+    struct share_text text;
 };
 
-/* Block by block: how many there are is known with the first. */
 static bool
 ask_next(void *ctx, struct core_files *want)
 {
     struct asked *asked = ctx;
-    if (asked->blocks && asked->here == asked->blocks)
-        return false;
-    *want = (struct core_files){
-        .job = asked->job, .group = SHARE_DATA, .names = true, .first = asked->here, .count = 1};
-    return true;
+    *want = (struct core_files){.job = asked->job, .group = SHARE_DATA, .names = true, .count = 1};
+    return asked->text.here == 0;
 }
 
 static bool
 take_block(void *ctx, const struct core_file_block *came)
 {
     struct asked *asked = ctx;
-    if (!came->names || came->block != asked->here || came->blocks == 0 ||
-        came->blocks > BLOCKS_MAX || came->size > MANIFEST_BLOCK ||
-        (asked->blocks && asked->blocks != came->blocks))
-        return false;
-    asked->text = asked->text ? asked->text : malloc((size_t)came->blocks * MANIFEST_BLOCK);
-    if (!asked->text)
-        return false;
-    memcpy(asked->text + asked->size, came->data, came->size);
-    asked->size += came->size;
-    asked->blocks = came->blocks;
-    asked->here++;
-    return true;
+    return came->names && share_text_came(&asked->text, came, BLOCKS_MAX);
 }
 
 /* The mesh waits without an end. */
@@ -68,9 +51,9 @@ doctor_data(const struct mesh_setup *setup, uint64_t job, const struct manifest 
     take.offered = NULL;
     take.ctx = &asked;
     bool differ = mesh_files_take(&take, ask_next, &why) == 0 &&
-                  manifest_parse(&theirs, asked.text, asked.size, &why) == 0 &&
+                  manifest_parse(&theirs, asked.text.bytes, asked.text.size, &why) == 0 &&
                   manifest_differ(&theirs, ours, out, size);
     manifest_fini(&theirs);
-    free(asked.text);
+    free(asked.text.bytes);
     return differ;
 }

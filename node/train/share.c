@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct share_group {
     const struct manifest *manifest; /* NULL: there are no such files */
@@ -183,4 +184,25 @@ share_destroy(struct share **out)
     pthread_mutex_destroy(&share->lock);
     free(share);
     *out = NULL;
+}
+
+/* --- The other side ----------------------------------------------------------------------------- */
+
+bool
+share_text_came(struct share_text *text, const struct core_file_block *came, uint64_t most)
+{
+    bool last = came->block + 1 == came->blocks;
+    if (came->block == 0) {
+        free(text->bytes);
+        *text = (struct share_text){.blocks = came->blocks};
+        if (came->blocks > 0 && came->blocks <= most)
+            text->bytes = malloc((size_t)came->blocks * MANIFEST_BLOCK);
+    }
+    if (!text->bytes || came->blocks != text->blocks || came->block >= came->blocks ||
+        came->size > MANIFEST_BLOCK || (!last && came->size != MANIFEST_BLOCK))
+        return false;
+    memcpy(text->bytes + came->block * MANIFEST_BLOCK, came->data, came->size);
+    text->size += came->size;
+    text->here++;
+    return true;
 }

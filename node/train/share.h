@@ -25,4 +25,14 @@ void share_destroy(struct share **share); /* before the mesh goes */
 /* What core_program.file_wanted asks for; from any thread. */
 void share_wanted(struct share *share, const struct core_file_block *wanted);
 
+/* A manifest as it comes, from one node after the other; each begins with block 0. All zeros: nothing came. */
+struct share_text {
+    uint8_t *bytes; /* the caller frees them */
+    size_t size;
+    uint64_t blocks, here;
+};
+
+/* A block came; of texts of at most so many blocks. False: it fits no text. */
+bool share_text_came(struct share_text *text, const struct core_file_block *came, uint64_t most);
+
 #endif

@@ -23,9 +23,7 @@ struct taking {
     struct cache *cache;
     struct manifest manifest;
     bool parsed;
-    uint8_t *text; /* of the manifest, as far as it came */
-    uint64_t text_blocks, text_here;
-    size_t text_size;
+    struct share_text text;   /* of the manifest, as far as it came */
     uint8_t *missing;         /* [manifest.blocks] */
     uint64_t here, next;      /* blocks that are here; below next none is missing */
     uint64_t begun_us, taken; /* bytes that came */
@@ -63,40 +61,18 @@ is_of_job(const struct taking *t)
     return mix64_pair(job, t->config->exchange_hash) == t->config->mesh_hash;
 }
 
-/* Its last block is here. If it is wrong, all of it is taken again. Who sent it is known if it has one block. */
-static bool
-parse_text(struct taking *t)
-{
-    struct why why;
-    bool one = t->text_blocks == 1;
-    manifest_fini(&t->manifest);
-    t->parsed = !manifest_parse(&t->manifest, t->text, t->text_size, &why) && is_of_job(t);
-    if (t->parsed)
-        return true;
-    free(t->text);
-    t->text = NULL;
-    t->text_blocks = t->text_here = 0;
-    return !one;
-}
-
+/* False: whoever sent the last of its blocks, and so all of them, is to be asked no more. */
 static bool
 text_came(struct taking *t, const struct core_file_block *came)
 {
-    bool last = came->block + 1 == came->blocks;
-    if (came->blocks == 0 || came->blocks > TEXT_MAX / MANIFEST_BLOCK ||
-        came->block >= came->blocks || came->size > MANIFEST_BLOCK ||
-        (!last && came->size != MANIFEST_BLOCK) ||
-        (t->text_blocks && t->text_blocks != came->blocks))
+    struct why why;
+    if (!share_text_came(&t->text, came, TEXT_MAX / MANIFEST_BLOCK))
         return false;
-    if (!t->text)
-        t->text = malloc((size_t)came->blocks * MANIFEST_BLOCK);
-    if (!t->text)
-        return false;
-    t->text_blocks = came->blocks;
-    memcpy(t->text + came->block * MANIFEST_BLOCK, came->data, came->size);
-    if (last)
-        t->text_size = (size_t)came->block * MANIFEST_BLOCK + came->size;
-    return ++t->text_here < t->text_blocks || parse_text(t);
+    if (t->text.here < t->text.blocks)
+        return true;
+    manifest_fini(&t->manifest);
+    t->parsed = !manifest_parse(&t->manifest, t->text.bytes, t->text.size, &why) && is_of_job(t);
+    return t->parsed;
 }
 
 /* --- Blocks ------------------------------------------------------------------------------------- */
@@ -161,7 +137,7 @@ file_came(void *ctx, const struct core_file_block *came)
     return came->names ? !t->parsed && text_came(t, came) : t->parsed && block_came(t, came);
 }
 
-/* The next run of blocks of the manifest, and then of the files. */
+/* The manifest, and then the next run of blocks of the files. */
 static bool
 next_run(void *ctx, struct core_files *want)
 {
@@ -169,9 +145,6 @@ next_run(void *ctx, struct core_files *want)
     *want = (struct core_files){.job = t->config->mesh_hash, .group = t->group, .count = 1};
     if (!t->parsed) {
         want->names = true;
-        want->first = t->text_here;
-        if (t->text_here > 0)
-            want->count = t->text_blocks - 1;
         return true;
     }
     if (!t->missing)
@@ -241,7 +214,7 @@ taking_run(struct taken *taken, struct config *config, unsigned group, struct wh
         snprintf(config->model.from, sizeof config->model.from, "%s", t.manifest.file[0].path);
     manifest_fini(&t.manifest);
     free(t.missing);
-    free(t.text);
+    free(t.text.bytes);
     return rc;
 }
 

@@ -11,7 +11,7 @@ static uint8_t body[ROOM];
 /* --- Taking --- */
 
 static struct lone *
-seeker(const unsigned *ids, size_t count, bool names)
+meet(const unsigned *ids, size_t count)
 {
     struct lone *lone = LONE(.id = 5, .wants_job = true);
     for (size_t i = 0; i < count; i++) {
@@ -20,23 +20,33 @@ seeker(const unsigned *ids, size_t count, bool names)
         lone_hello(lone, ids[i], true);
     }
     lone_forget_sent(lone);
-    core_want_files(lone->core, lone->now,
-                    &(struct core_files){
-                        .job = JOB, .group = GROUP, .names = names, .first = 3, .count = BLOCKS});
     return lone;
+}
+
+static struct lone *
+seeker(const unsigned *ids, size_t count)
+{
+    struct lone *lone = meet(ids, count);
+    core_want_files(lone->core, lone->now,
+                    &(struct core_files){.job = JOB, .group = GROUP, .first = 3, .count = BLOCKS});
+    return lone;
+}
+
+static void
+give_of(struct lone *lone, unsigned from, unsigned object, uint64_t block, uint64_t blocks,
+        size_t size)
+{
+    struct proto_msg msg = {
+        .type = PROTO_GIVE,
+        .give = {.object = object, .round = GROUP, .label = JOB, .block = block, .commit = blocks}};
+    msg.give.check = transfer_check(&msg.give, 0, body, size);
+    lone_say_bulk(lone, from, &msg, body, size);
 }
 
 static void
 give(struct lone *lone, unsigned from, uint64_t block, size_t size)
 {
-    struct proto_msg msg = {.type = PROTO_GIVE,
-                            .give = {.object = PROTO_OBJECT_FILES,
-                                     .round = GROUP,
-                                     .label = JOB,
-                                     .block = block,
-                                     .commit = 99}};
-    msg.give.check = transfer_check(&msg.give, 0, body, size);
-    lone_say_bulk(lone, from, &msg, body, size);
+    give_of(lone, from, PROTO_OBJECT_FILES, block, 99, size);
 }
 
 /* Who was asked for it last; 0: nobody. */
@@ -59,7 +69,7 @@ asked_of(const struct lone *lone, const unsigned *ids, size_t count, uint64_t bl
 TEST(all_who_have_the_job_are_asked_and_each_block_is_handed_over)
 {
     const unsigned ids[] = {6, 7};
-    OWNED(lone_destroy) struct lone *lone = seeker(ids, 2, false);
+    OWNED(lone_destroy) struct lone *lone = seeker(ids, 2);
     assert_true(lone_asked_count(lone, 6, LONE_FILES) > 0);
     assert_true(lone_asked_count(lone, 7, LONE_FILES) > 0);
     assert_false(core_files_here(lone->core));
@@ -82,7 +92,7 @@ TEST(all_who_have_the_job_are_asked_and_each_block_is_handed_over)
 TEST(what_is_of_something_else_is_dropped)
 {
     const unsigned ids[] = {6};
-    OWNED(lone_destroy) struct lone *lone = seeker(ids, 1, false);
+    OWNED(lone_destroy) struct lone *lone = seeker(ids, 1);
     struct proto_msg msg = {
         .type = PROTO_GIVE,
         .give = {.object = PROTO_OBJECT_FILES, .round = GROUP, .label = JOB, .block = 3}};
@@ -105,7 +115,7 @@ TEST(what_is_of_something_else_is_dropped)
 TEST(who_sends_a_wrong_block_is_named_and_left)
 {
     const unsigned ids[] = {6, 7};
-    OWNED(lone_destroy) struct lone *lone = seeker(ids, 2, false);
+    OWNED(lone_destroy) struct lone *lone = seeker(ids, 2);
     unsigned liar = asked_of(lone, ids, 2, 3), other = 13 - liar;
     lone->file_wrong = true;
     give(lone, liar, 3, 9);
@@ -123,7 +133,7 @@ TEST(who_sends_a_wrong_block_is_named_and_left)
 TEST(who_has_none_is_asked_again_when_nobody_is_left)
 {
     const unsigned ids[] = {6, 7};
-    OWNED(lone_destroy) struct lone *lone = seeker(ids, 2, false);
+    OWNED(lone_destroy) struct lone *lone = seeker(ids, 2);
     give(lone, 6, 3, 0);
     assert_int_equal(asked_of(lone, ids, 2, 3), 7);
     give(lone, 7, 3, 0);
@@ -134,6 +144,119 @@ TEST(who_has_none_is_asked_again_when_nobody_is_left)
     lone_run(lone, 100);
     assert_true(lone_asked_count(lone, 6, LONE_FILES) + lone_asked_count(lone, 7, LONE_FILES) >
                 before);
+}
+
+/* --- A manifest: nobody knows how many blocks it has --- */
+
+static const unsigned donors[] = {6, 7};
+
+static struct lone *
+reader(void)
+{
+    struct lone *lone = meet(donors, 2);
+    core_want_files(lone->core, lone->now,
+                    &(struct core_files){.job = JOB, .group = GROUP, .names = true, .count = 1});
+    return lone;
+}
+
+/* Who was asked for it last, of blocks of the manifest? 0: nobody since lone_forget_sent. */
+static unsigned
+names_asked(const struct lone *lone, uint64_t block)
+{
+    unsigned who = 0;
+    uint64_t first = lone->sent_count > LONE_SENT_MAX ? lone->sent_count - LONE_SENT_MAX : 0;
+    for (uint64_t k = first; k < lone->sent_count; k++) {
+        const struct lone_sent *sent = &lone->sent[k % LONE_SENT_MAX];
+        const struct proto_fetch *fetch = &sent->msg.fetch;
+        if (sent->msg.type == PROTO_FETCH && fetch->object == PROTO_OBJECT_NAMES &&
+            block >= fetch->block && block < fetch->block + fetch->count)
+            who = sent->to;
+    }
+    return who;
+}
+
+static void
+name(struct lone *lone, unsigned from, uint64_t block, uint64_t blocks)
+{
+    give_of(lone, from, PROTO_OBJECT_NAMES, block, blocks, 9);
+}
+
+static void
+run(struct lone *lone, unsigned ms)
+{
+    lone_run_with(lone, ms, donors, 2, 1, false);
+}
+
+TEST(a_manifest_is_taken_whole_from_one_node)
+{
+    OWNED(lone_destroy) struct lone *lone = reader();
+    unsigned from = names_asked(lone, 0), other = 13 - from;
+    name(lone, from, 0, 4);
+    assert_int_equal(lone->files_came, 1);
+    for (uint64_t b = 1; b < 4; b++) {
+        assert_int_equal(names_asked(lone, b), from);
+        name(lone, other, b, 4); /* not asked: who answers for the rest would be blamed for it */
+        assert_int_equal(lone->files_came, b);
+        name(lone, from, b, 4);
+        assert_int_equal(lone->files_came, b + 1);
+    }
+    assert_true(core_files_here(lone->core));
+}
+
+/* The liar says 500 blocks and sends one each second, one, or all with a wrong end: soon all come from the other. */
+TEST(a_liar_about_the_number_of_a_manifests_blocks_is_left)
+{
+    for (int way = 0; way < 4; way++) {
+        OWNED(lone_destroy) struct lone *lone = reader();
+        unsigned liar = names_asked(lone, 0), other = 13 - liar;
+        uint64_t blocks = way == 3 ? CORE_FILES_RUN + 1 : 500, b = 0;
+        lone_forget_sent(lone);
+        name(lone, liar, b++, blocks);
+        for (int s = 0; way == 0 && s < FILES_NAMES_US / 1000000 + 1; s++, run(lone, 1000))
+            name(lone, liar, b++, blocks);
+        if (way == 1)
+            run(lone, FILES_NAMES_US / 1000 + 100);
+        while (way == 2 && b < blocks) {
+            lone->file_wrong = b + 1 == blocks;
+            name(lone, liar, b++, blocks);
+        }
+        lone->file_wrong = false;
+        lone_run(lone, 100);
+        assert_int_equal(names_asked(lone, 0), other);
+        assert_int_equal(way < 2, !strstr(lone->log, "sent a block of the data that is wrong"));
+        name(lone, liar, 0, 1); /* too late */
+        assert_false(core_files_here(lone->core));
+        name(lone, other, 0, 1);
+        assert_true(core_files_here(lone->core));
+    }
+}
+
+TEST(a_slow_node_that_is_the_only_one_has_twice_the_time_at_each_try)
+{
+    OWNED(lone_destroy) struct lone *lone = reader();
+    unsigned gone = names_asked(lone, 0), slow = 13 - gone, tries = 0;
+    lone_say(lone, gone, &(struct proto_msg){.type = PROTO_BYE});
+    for (uint64_t b = 0; !core_files_here(lone->core) && tries < 9; lone_run(lone, 1000)) {
+        if (names_asked(lone, 0) == slow) {
+            lone_forget_sent(lone);
+            b = 0;
+            tries++;
+        }
+        name(lone, slow, b++, 20);
+    }
+    assert_true(core_files_here(lone->core));
+    assert_int_equal(tries, 3); /* 5, 10, 20 s */
+}
+
+TEST(a_manifest_is_begun_anew_when_its_donor_has_gone)
+{
+    OWNED(lone_destroy) struct lone *lone = reader();
+    unsigned from = names_asked(lone, 0), other = 13 - from;
+    name(lone, from, 0, 4);
+    lone_say(lone, from, &(struct proto_msg){.type = PROTO_BYE});
+    assert_int_equal(names_asked(lone, 0), other);
+    name(lone, other, 0, 1);
+    assert_true(core_files_here(lone->core));
 }
 
 /* --- Giving --- */

@@ -23,6 +23,8 @@ files_want(struct files *files, const struct core *core, const struct proto_fetc
     files->rests = false;
     files->lacks = 0;
     files->since = core->awake;
+    files->names_of = -1;
+    files->names_us = FILES_NAMES_US;
 }
 
 static void
@@ -81,7 +83,35 @@ files_donors(const struct files *files, const struct core *core)
                    peer->hello.job_hash == files->take.what.label;
         donors |= (uint64_t)has << i;
     }
+    donors &= files->names_of < 0 ? UINT64_MAX : UINT64_C(1) << files->names_of;
     return donors & ~files->wrong & ~files->lacks;
+}
+
+static void
+names_anew(struct files *files)
+{
+    files->names_of = -1;
+    take_begin(&files->take, &files->take.what, 0, 1);
+}
+
+/* Is this one not worth waiting for? */
+static void
+names_step(struct files *files, const struct core *core)
+{
+    bool late = awake_since(core->awake, files->names_since) >= files->names_us;
+    if (files->names_of < 0 || (!late && files_donors(files, core)))
+        return;
+    files->lacks |= UINT64_C(1) << files->names_of;
+    names_anew(files);
+}
+
+/* Block 0 came, and says how many there are. */
+static void
+names_rest(struct files *files, const struct core *core, int from, uint64_t blocks)
+{
+    take_begin(&files->take, &files->take.what, 1, blocks - 1);
+    files->names_of = from;
+    files->names_since = core->awake;
 }
 
 static void
@@ -89,8 +119,11 @@ files_ask(struct files *files, const struct core *core)
 {
     if (files->rests && awake_since(core->awake, files->since) < FILES_REST_US)
         return;
-    if (files->rests)
+    if (files->rests) {
         files->lacks = files->wrong = 0;
+        files->names_us *= 2;
+    }
+    names_step(files, core);
     files->lacks |= take_ask(&files->take, core, files_donors(files, core));
     files->rests = files_donors(files, core) == 0;
     files->since = core->awake;
@@ -118,15 +151,20 @@ files_came(struct files *files, const struct core *core, int from, const struct 
                                          .blocks = give->commit,
                                          .data = body,
                                          .size = size};
-    if (give->round != files->take.what.round || !take_wants(&files->take, give->block))
+    bool first = came.names && files->names_of < 0;
+    if (give->round != files->take.what.round || !take_wants(&files->take, give->block) ||
+        (came.names && !(files_donors(files, core) >> from & 1)))
         return;
     if (size == 0) {
         take_gone(&files->take, from);
         files->lacks |= UINT64_C(1) << from;
     } else if (transfer_check(give, 0, body, size) != give->check) { /* damaged on its way */
         take_bad(&files->take, from, give->block);
-    } else if (!program->file_came(core->config.program_ctx, &came)) {
+    } else if ((first && give->commit > CORE_FILES_RUN) ||
+               !program->file_came(core->config.program_ctx, &came)) {
         files_wrong(files, core, from, give->block);
+    } else if (first && give->commit > 1) {
+        names_rest(files, core, from, give->commit);
     } else if (take_good(&files->take, core, from, give->block)) {
         files->takes = false;
     }
@@ -192,6 +230,8 @@ files_gone(struct files *files, int i)
     files->lacks &= others;
     if (!mutant(MUTANT_PAGE_ASKED))
         take_gone(&files->take, i);
+    if (files->takes && files->names_of == i)
+        names_anew(files);
 }
 
 void

@@ -15,6 +15,11 @@
  * nobody. It takes them from all who have that job. The program checks each block. A node whose block is wrong is not
  * asked again, nor is one that says that it has none, until nobody is left: then all are asked again after
  * FILES_REST_US.
+ *
+ * Of a manifest nobody knows how many blocks it has. So it is taken whole from one node, which answers for all of it:
+ * block 0, then as many as came with it. If that node has not the rest, or is not done after names_us, it is begun anew
+ * with another one. names_us doubles when nobody is left, so a slow node is given the time that it needs, and a liar no
+ * more.
  */
 #ifndef MESH_FILES_H
 #define MESH_FILES_H
@@ -25,6 +30,7 @@ enum {
     /* without an answer after this time, ask another peer */
     FILES_ASK_US = 2000000,
     FILES_REST_US = 1000000,     /* how long nobody is asked when nobody has them */
+    FILES_NAMES_US = 5000000,    /* for a whole manifest, at first */
     FILES_WAITS = 16,            /* FETCHes of one node that wait: more than take.h has under way */
     PAGES_REST_US = 200000,      /* how long a peer that has the page may still appear */
     PAGES_PATIENCE_US = 5000000, /* how long those that do not answer are asked */
@@ -37,6 +43,9 @@ struct files {
     uint64_t lacks, wrong;         /* bitmaps of peers that have none; that gave a wrong block */
     struct awake since;            /* when it was wanted; of files, when nobody was left, */
     bool rests;                    /* and is still so */
+    int names_of; /* who gave block 0 of the manifest that is taken; -1: it has not come */
+    struct awake names_since;
+    uint64_t names_us;
 
     struct proto_fetch waits[PEERS_MAX][FILES_WAITS]; /* rings of FETCHes that wait */
     uint8_t first[PEERS_MAX], count[PEERS_MAX];       /* of them */
@@ -48,7 +57,8 @@ struct files {
 };
 
 void files_init(struct files *files);
-/* Take `count` blocks of this object, from its `block` on; what was taken before is void. */
+/* Take `count` blocks of this object, from its `block` on; what was taken before is void. Of a manifest: block 0, and
+ * all others follow. */
 void files_want(struct files *files, const struct core *core, const struct proto_fetch *what,
                 uint64_t count);
 void files_step(struct files *files, const struct core *core);
