@@ -24,7 +24,7 @@ struct network_line {
     char address[INET6_ADDRSTRLEN]; /* "": it has none */
     uint32_t at, mask;              /* IPv4, in the order of the host; 0: none */
     bool up, carrier;               /* it is switched on; its cable is plugged in */
-    bool loopback, v6;
+    bool loopback;
     bool managed; /* it belongs to containers or virtual machines */
     bool mute;    /* it carries no beacons */
     bool used;    /* the node uses it */

@@ -1,11 +1,13 @@
 /* discover.c - zbeacon on one interface, UDP sockets on the rest, seeds.
  *
  * Each interface in use is a source: discover_sources.c makes the sources those that iface_select names now. */
+#define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): in6_pktinfo */
 #include "mesh/net/discover.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,29 +110,40 @@ encode(struct discover *discover, uint16_t control_port)
     discover->beacon_size = proto_beacon_encode(&beacon, discover->beacon);
 }
 
-/* Into the network of this source, from its interface and address, whatever other way the system would choose. */
+/* The interface and the address from which a datagram goes, whatever the system would choose. Fills the message's
+ * control data. */
+static void
+udp_say_from(struct msghdr *msg, const struct iface *iface)
+{
+    unsigned index = if_nametoindex(iface->name);
+    struct in_pktinfo way = {.ipi_ifindex = (int)index, .ipi_spec_dst = iface->address};
+    struct in6_pktinfo way6 = {.ipi6_addr = iface->address6, .ipi6_ifindex = index};
+    size_t size = iface->v6 ? sizeof way6 : sizeof way;
+    struct cmsghdr *head = CMSG_FIRSTHDR(msg);
+    head->cmsg_level = iface->v6 ? IPPROTO_IPV6 : IPPROTO_IP;
+    head->cmsg_type = iface->v6 ? IPV6_PKTINFO : IP_PKTINFO;
+    head->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(head), iface->v6 ? (void *)&way6 : (void *)&way, size);
+    msg->msg_controllen = CMSG_SPACE(size);
+}
+
+/* Into the network of this source. */
 static ssize_t
 udp_send_from(struct discover *discover, const struct discover_source *source)
 {
-    struct sockaddr_in to = discover_broadcast(discover, &source->iface);
-    struct in_pktinfo way = {.ipi_ifindex = (int)if_nametoindex(source->iface.name),
-                             .ipi_spec_dst = source->iface.address};
+    struct sockaddr_storage to;
     union {
         struct cmsghdr align;
-        char room[CMSG_SPACE(sizeof way)];
+        char room[CMSG_SPACE(sizeof(struct in6_pktinfo))];
     } control = {0};
     struct iovec data = {.iov_base = discover->beacon, .iov_len = discover->beacon_size};
     struct msghdr msg = {.msg_name = &to,
-                         .msg_namelen = sizeof to,
+                         .msg_namelen = discover_target(discover, &source->iface, &to),
                          .msg_iov = &data,
                          .msg_iovlen = 1,
                          .msg_control = control.room,
                          .msg_controllen = sizeof control.room};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
-    head->cmsg_level = IPPROTO_IP;
-    head->cmsg_type = IP_PKTINFO;
-    head->cmsg_len = CMSG_LEN(sizeof way);
-    memcpy(CMSG_DATA(head), &way, sizeof way);
+    udp_say_from(&msg, &source->iface);
     return sendmsg(source->fd, &msg, MSG_NOSIGNAL);
 }
 
@@ -222,14 +235,15 @@ udp_read(struct discover *discover, int fd, size_t budget, discover_found *found
     size_t got = 0;
     for (; got < budget; got++) {
         uint8_t data[PROTO_BEACON_MAX + 1];
-        struct sockaddr_in from;
+        struct sockaddr_storage from;
         socklen_t from_size = sizeof from;
         ssize_t size = recvfrom(fd, data, sizeof data, 0, (struct sockaddr *)&from, &from_size);
         if (size < 0)
             break;
-        char host[INET_ADDRSTRLEN];
+        char host[INET6_ADDRSTRLEN];
         fail_hit(FAIL_BEACON_GOT, data, (size_t)size);
-        if (inet_ntop(AF_INET, &from.sin_addr, host, sizeof host))
+        if (getnameinfo((struct sockaddr *)&from, from_size, host, sizeof host, NULL, 0,
+                        NI_NUMERICHOST) == 0)
             discover_report(discover, host, data, (size_t)size, found, ctx);
     }
     return got;

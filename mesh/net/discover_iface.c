@@ -66,6 +66,12 @@ iface_broadcast(struct in_addr address, struct in_addr mask)
     return (struct in_addr){network ? address.s_addr | ~mask.s_addr : 0};
 }
 
+bool
+iface_multicast(unsigned flags)
+{
+    return (flags & IFF_MULTICAST) && !(flags & IFF_POINTOPOINT);
+}
+
 static bool
 is_v6(const struct ifaddrs *at)
 {
@@ -92,7 +98,9 @@ fill_v6(struct iface *out, const struct ifaddrs *at)
 {
     struct sockaddr_in6 in;
     memcpy(&in, at->ifa_addr, sizeof in);
-    out->mute = true;
+    out->v6 = true;
+    out->address6 = in.sin6_addr;
+    out->mute = !iface_multicast(at->ifa_flags);
     return !out->loopback && !IN6_IS_ADDR_LINKLOCAL(&in.sin6_addr) &&
            inet_ntop(AF_INET6, &in.sin6_addr, out->text, sizeof out->text);
 }
@@ -140,7 +148,7 @@ better_first(const void *a, const void *b)
 static bool
 is_served(const struct iface *list, size_t count, const struct iface *one)
 {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && !one->v6; i++)
         if (list[i].broadcast.s_addr == one->broadcast.s_addr)
             return true;
     return false;

@@ -1,8 +1,9 @@
 /* discover_iface.h - which network interfaces carry beacons, and which could only be used without.
  *
  * An interface carries beacons if it is up and its IPv4 address lies in a network that has a broadcast address; the
- * loopback interface does, too. Point-to-point lines (a VPN), networks of one or two addresses (/32, /31) and IPv6 have
- * none. Such an interface is used when it is asked for, or where no other leads anywhere: then nodes must be named.
+ * loopback interface does, too. One that has IPv6 alone carries them by multicast on its link. Point-to-point lines (a
+ * VPN) and networks of one or two addresses (/32, /31) carry none. Such an interface is used when it is asked for, or
+ * where no other leads anywhere: then nodes must be named.
  * Hardware and ordinary names are preferred over the bridges and cable ends that container and machine managers
  * create. Those often come first in the system's list and lead nowhere. Uses libc only. */
 #ifndef MESH_DISCOVER_IFACE_H
@@ -21,7 +22,8 @@ struct iface {
     char name[IF_NAMESIZE];
     char text[INET6_ADDRSTRLEN];       /* its address */
     struct in_addr address, broadcast; /* 0: it has none */
-    bool loopback;
+    struct in6_addr address6;          /* where `v6` */
+    bool loopback, v6;
     bool mute;    /* it carries no beacons */
     int rank;     /* see iface_rank; loopback has 0 */
     size_t order; /* in the system's list: the first address of an interface comes first */
@@ -34,6 +36,9 @@ int iface_rank(const char *name, bool hardware, bool default_route);
 /* The last address of the network. The system knows it even where none was configured, as with `ip addr add A/24`:
  * then it names the own address instead. 0: the network is too small. */
 struct in_addr iface_broadcast(struct in_addr address, struct in_addr mask);
+
+/* Do these flags of an interface let beacons go to a group of its link? */
+bool iface_multicast(unsigned flags);
 
 /* "name address, name address", or the names alone, cut at `size`. */
 void iface_print(const struct iface *list, size_t count, bool addresses, char *out, size_t size);

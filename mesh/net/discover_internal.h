@@ -43,7 +43,9 @@ struct discover {
 
 __attribute__((format(printf, 3, 4))) void discover_log(const struct discover *discover, int level,
                                                         const char *format, ...);
-struct sockaddr_in discover_broadcast(const struct discover *discover, const struct iface *iface);
+/* Where the beacons of an interface go, and come. Returns the size of the address. */
+socklen_t discover_target(const struct discover *discover, const struct iface *iface,
+                          struct sockaddr_storage *out);
 /* At the start: one way per interface, or what is wrong. */
 int discover_sources_open(struct discover *discover, struct why *why);
 /* Later: interfaces come and go. */

@@ -23,12 +23,11 @@ host_order(const struct sockaddr *address)
 static void
 fill_address(struct network_line *line, const struct ifaddrs *at)
 {
-    line->v6 = at->ifa_addr->sa_family == AF_INET6;
-    if (line->v6) {
+    if (at->ifa_addr->sa_family == AF_INET6) {
         struct sockaddr_in6 in;
         memcpy(&in, at->ifa_addr, sizeof in);
         inet_ntop(AF_INET6, &in.sin6_addr, line->address, sizeof line->address);
-        line->mute = true;
+        line->mute = !line->loopback && !iface_multicast(at->ifa_flags);
         return;
     }
     line->at = host_order(at->ifa_addr);

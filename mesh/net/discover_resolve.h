@@ -13,7 +13,7 @@
 #include "mesh/network.h"
 #include "proto/proto.h"
 
-enum { RESOLVE_PERIOD_MS = 5000, RESOLVE_ADDRESSES_MAX = 4 /* per name */ };
+enum { RESOLVE_PERIOD_MS = 5000, RESOLVE_ADDRESSES_MAX = 64 /* per name */ };
 
 struct resolve;
 

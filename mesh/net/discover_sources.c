@@ -31,27 +31,56 @@ discover_log(const struct discover *discover, int level, const char *format, ...
         discover->setup.log(discover->setup.log_ctx, level, line);
 }
 
-struct sockaddr_in
-discover_broadcast(const struct discover *discover, const struct iface *iface)
+/* The group of our nodes on a link: not permanent, of the link (RFC 4291, 2.7), "mesh". */
+static struct sockaddr_in6
+group_target(uint16_t port, const struct iface *iface)
 {
-    return (struct sockaddr_in){.sin_family = AF_INET,
-                                .sin_port = htons(discover->setup.port),
-                                .sin_addr = iface->broadcast};
+    struct sockaddr_in6 to = {.sin6_family = AF_INET6,
+                              .sin6_port = htons(port),
+                              .sin6_scope_id = if_nametoindex(iface->name)};
+    memcpy(&to.sin6_addr, "\xff\x12\0\0\0\0\0\0\0\0\0\0mesh", sizeof to.sin6_addr);
+    return to;
 }
 
-/* A socket bound to a broadcast address hears that subnet's broadcasts and nothing else; SO_REUSEADDR
- * lets all nodes of a host do so. Returns it or a negative errno. */
+socklen_t
+discover_target(const struct discover *discover, const struct iface *iface,
+                struct sockaddr_storage *out)
+{
+    uint16_t port = discover->setup.port;
+    struct sockaddr_in6 group = group_target(port, iface);
+    struct sockaddr_in broadcast = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = iface->broadcast};
+    if (iface->v6)
+        memcpy(out, &group, sizeof group);
+    else
+        memcpy(out, &broadcast, sizeof broadcast);
+    return iface->v6 ? sizeof group : sizeof broadcast;
+}
+
+/* May this socket send to the target, and hear what comes to it? */
+static bool
+udp_allow(int fd, const struct iface *iface)
+{
+    int one = 1;
+    struct sockaddr_in6 group = group_target(0, iface);
+    struct ipv6_mreq join = {group.sin6_addr, group.sin6_scope_id};
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0)
+        return false;
+    return iface->v6 ? setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &join, sizeof join) == 0
+                     : setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one) == 0;
+}
+
+/* A socket bound to a broadcast address, or to a group, hears what goes there and nothing else; SO_REUSEADDR lets all
+ * nodes of a host do so. Returns it or a negative errno. */
 static int
 udp_open(const struct discover *discover, const struct iface *iface)
 {
-    int one = 1;
-    struct sockaddr_in at = discover_broadcast(discover, iface);
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage at;
+    socklen_t size = discover_target(discover, iface, &at);
+    int fd = socket(at.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof one) != 0 ||
-        bind(fd, (struct sockaddr *)&at, sizeof at) != 0) {
+    if (!udp_allow(fd, iface) || bind(fd, (struct sockaddr *)&at, size) != 0) {
         int rc = -errno;
         close(fd);
         return rc;
@@ -118,7 +147,8 @@ leaves_from(const struct iface *iface)
 static bool
 zbeacon_open(struct discover *discover, const struct iface *iface)
 {
-    if (iface->loopback || !leaves_from(iface) || atomic_flag_test_and_set(&zbeacon_taken))
+    if (iface->loopback || iface->v6 || !leaves_from(iface) ||
+        atomic_flag_test_and_set(&zbeacon_taken))
         return false;
     czmq_configure();
     zsys_set_interface(iface->name);
@@ -144,7 +174,7 @@ zbeacon_open(struct discover *discover, const struct iface *iface)
 static bool
 iface_same(const struct iface *a, const struct iface *b)
 {
-    return strcmp(a->name, b->name) == 0 && a->address.s_addr == b->address.s_addr &&
+    return strcmp(a->name, b->name) == 0 && strcmp(a->text, b->text) == 0 &&
            a->broadcast.s_addr == b->broadcast.s_addr;
 }
 

@@ -22,8 +22,8 @@ bool findings_news(struct findings_said *said, const struct finding *finding);
 void findings_line(const struct finding *finding, char *out, size_t size);
 
 typedef void findings_of(const struct facts *facts, struct findings *out);
-/* findings_network.c: no-start, no-network, bridge, no-broadcast, ipv6-only, other-group, other-version,
- * other-network, udp-shut-here, nobody */
+/* findings_network.c: no-start, no-network, bridge, no-broadcast, other-group, other-version, other-network,
+ * udp-shut-here, nobody */
 findings_of cause_start, cause_network, cause_broadcast, cause_group, cause_version, cause_unheard,
     cause_nobody;
 /* findings_legs.c: tcp-shut-there, wrong-network, bulk-shut-there, tcp-shut-here, silent, full, refused; name-unknown,

@@ -44,12 +44,6 @@ is_managed(const struct network_line *line)
 }
 
 static bool
-is_ipv6(const struct network_line *line)
-{
-    return line->v6;
-}
-
-static bool
 is_mute(const struct network_line *line)
 {
     return line->mute;
@@ -132,16 +126,9 @@ cause_broadcast(const struct facts *facts, struct findings *out)
     if (!facts->status || !is_only(facts, is_mute) || name_answers(&facts->status->network) ||
         loopback_suffices(facts))
         return;
-    bool v6 = is_only(facts, is_ipv6);
-    struct finding *finding = finding_add(out, v6 ? "ipv6-only" : "no-broadcast");
-    finding_what(finding,
-                 v6 ? "%s has IPv6 alone, and nodes find one another by IPv4 broadcasts"
-                    : "%s carries no broadcasts, as a VPN does not",
-                 facts->status->names);
-    finding_remedy(finding,
-                   v6 ? "Name one of the nodes: --peer [ADDRESS]:%d"
-                      : "Name one of the nodes: --peer ADDRESS:%d",
-                   MESH_PORT_FIRST);
+    struct finding *finding = finding_add(out, "no-broadcast");
+    finding_what(finding, "%s carries no broadcasts, as a VPN does not", facts->status->names);
+    finding_remedy(finding, "Name one of the nodes: --peer ADDRESS:%d", MESH_PORT_FIRST);
 }
 
 /* --- other meshes ----------------------------------------------------------------------------- */

@@ -351,15 +351,13 @@ tell_self(struct run *run)
     mesh_status(run->mesh, &status);
     train_say(run, 6, "this node is %s: %s, port %u", name[0] ? name : "nameless",
               status.interfaces[0] ? status.interfaces : "no network", status.control_port);
+    bool v6 = strchr(status.address, ':') != NULL;
     if (status.mute)
-        train_say(run, 5,
-                  strchr(status.address, ':') ? "%s: beacons need IPv4, so nodes of other machines "
-                                                "do not find this one: start them "
-                                                "with --peer '[%s]:%u'"
-                                              : "%s cannot broadcast, so nodes of other machines "
-                                                "do not find this one: start them "
-                                                "with --peer %s:%u",
-                  status.names, status.address, status.control_port);
+        train_say(
+            run, 5,
+            "%s cannot broadcast, so nodes of other machines do not find this one: start them "
+            "with --peer %s%s%s:%u",
+            status.names, v6 ? "[" : "", status.address, v6 ? "]" : "", status.control_port);
 }
 
 static void

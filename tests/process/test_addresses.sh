@@ -48,8 +48,8 @@ address 0 eth1 10.77.0.101
 ip -n "$NETNS_TAG-0" link set eth1 up
 meet "a second interface in the same network" "--interface eth1" "--interface eth0"
 
-# A line that cannot broadcast, as that of a VPN: one node names the other, in every way to train. Then IPv6 alone. The
-# node that is named says how; without --interface the line is used when it is the only one.
+# A line that cannot broadcast, as that of a VPN: one node names the other, in every way to train. Then IPv6 alone,
+# where multicast finds them, and without it. The node that is named says how; without --interface the line is used when it is the only one.
 ip -n "$NETNS_TAG-0" link add vpn0 type veth peer name vpn0 netns "$NETNS_TAG-1"
 ip -n "$NETNS_TAG-0" addr add 10.99.0.1 peer 10.99.0.2/32 dev vpn0
 ip -n "$NETNS_TAG-1" addr add 10.99.0.2 peer 10.99.0.1/32 dev vpn0
@@ -72,9 +72,14 @@ for index in 0 1; do
     ip -n "$NETNS_TAG-$index" addr add "fd77::$index/64" dev vpn0 nodad
 done
 for options in "--interface vpn0" ""; do
-    meet "IPv6 alone, ${options:-all interfaces}" "$options" "$options --peer [fd77::0]:20000"
-    grep -q "vpn0: beacons need IPv4, .* with --peer '\[fd77::\]:20000'$" "$WORK/n0.log" || fail "n0 does not say how others find it: $(cat "$WORK/n0.log")"
+    meet "IPv6 alone, by multicast, ${options:-all interfaces}" "$options" "$options"
 done
+meet "IPv6 alone, named" "" "--peer [fd77::0]:20000"
+for index in 0 1; do
+    ip -n "$NETNS_TAG-$index" link set vpn0 multicast off
+done
+meet "IPv6 without multicast" "" "--peer [fd77::0]:20000"
+grep -q "vpn0 cannot broadcast, .* with --peer \[fd77::\]:20000$" "$WORK/n0.log" || fail "n0 does not say how others find it: $(cat "$WORK/n0.log")"
 for index in 0 1; do
     ip -n "$NETNS_TAG-$index" link del vpn0 2>/dev/null
     ip -n "$NETNS_TAG-$index" link set eth0 up

@@ -101,10 +101,11 @@ vpn() {
     doctor
 }
 
-broken six ipv6-only "--peer \[ADDRESS\]:20000"
+broken six no-broadcast "--peer ADDRESS:20000"
 six() {
     ip -n "$NETNS_TAG-0" addr flush dev eth0
     ip -n "$NETNS_TAG-0" addr add fd00:77::1/64 dev eth0 nodad
+    ip -n "$NETNS_TAG-0" link set eth0 multicast off
     doctor
 }
 
