@@ -234,6 +234,8 @@ void mesh_in_use(struct mesh *mesh, bool in_use); /* core_in_use */
 /* After MESH_INTERRUPTED, when nothing is computed. False: the node may end now. True: it goes on with mesh_next for a
  * moment, until the way in which it trains says MESH_INTERRUPTED again. */
 bool mesh_ends_later(struct mesh *mesh);
+/* A node was there in an earlier run: it is tried a few times, in silence. */
+void mesh_known(struct mesh *mesh, const struct proto_endpoint *at);
 void mesh_stats(struct mesh *mesh, struct mesh_stats *out);
 void mesh_status(struct mesh *mesh, struct mesh_status *out);
 

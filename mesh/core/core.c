@@ -261,6 +261,16 @@ core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
 }
 
 void
+core_on_known(struct core *core, uint64_t now, const struct proto_endpoint *at)
+{
+    if (event_begin(core, now)) {
+        sessions_found(&core->peers, core, at, (struct proto_node){0, 0}, false);
+        core_settle(core);
+    }
+    event_end(core);
+}
+
+void
 core_on_link_up(struct core *core, uint64_t now, unsigned link)
 {
     if (event_begin(core, now) && link < LINK_MAX) {

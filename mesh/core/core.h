@@ -319,6 +319,8 @@ void core_on_starved(struct core *core, uint64_t now, uint64_t us);
 /* An endpoint was found: by a beacon (node known), or as a seed or in a peer's list (node.id 0). */
 void core_on_found(struct core *core, uint64_t now, const struct proto_endpoint *at,
                    struct proto_node node);
+/* A node was there in an earlier run: it is tried a few times, in silence. */
+void core_on_known(struct core *core, uint64_t now, const struct proto_endpoint *at);
 void core_on_link_up(struct core *core, uint64_t now, unsigned link);
 /* The TCP connection of the link broke, or the peer refused it: its session is over. */
 void core_on_link_down(struct core *core, uint64_t now, unsigned link);

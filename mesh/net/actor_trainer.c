@@ -408,6 +408,15 @@ mesh_ends_later(struct mesh *mesh)
 }
 
 void
+mesh_known(struct mesh *mesh, const struct proto_endpoint *at)
+{
+    pthread_mutex_lock(&mesh->lock);
+    core_on_known(mesh->core, clock_us(), at);
+    settle_and_unlock(mesh);
+    actor_wake(mesh);
+}
+
+void
 mesh_stats(struct mesh *mesh, struct mesh_stats *out)
 {
     struct wire_counts counts;

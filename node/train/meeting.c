@@ -1,7 +1,12 @@
 /* meeting.c - see meeting.h. */
 #include "node/train/meeting.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/files/disk.h"
 #include "node/base/host.h"
+#include "node/base/parse.h"
 
 void
 meeting_setup(const struct config *config, struct mesh_setup *setup)
@@ -13,4 +18,46 @@ meeting_setup(const struct config *config, struct mesh_setup *setup)
     setup->seeds = config->mesh.seed;
     setup->seed_count = config->mesh.seed_count;
     host_name(config->name, setup->hello.name, sizeof setup->hello.name);
+}
+
+static bool
+write_peers(const struct mesh_status *status, FILE *file)
+{
+    for (size_t i = 0; i < status->core.contact_count; i++) {
+        const struct proto_endpoint *at = &status->core.contacts[i].at;
+        bool v6 = strchr(at->host, ':') != NULL;
+        if (status->core.contacts[i].here)
+            fprintf(file, "%s%s%s:%u\n", v6 ? "[" : "", at->host, v6 ? "]" : "", at->control_port);
+    }
+    bool whole = ferror(file) == 0;
+    return fclose(file) == 0 && whole;
+}
+
+void
+meeting_remember(struct mesh *mesh, const char *dir)
+{
+    struct mesh_status status;
+    char path[DISK_PATH_MAX], temp[DISK_PATH_MAX + sizeof DISK_TEMP];
+    snprintf(path, sizeof path, "%s/peers", dir);
+    snprintf(temp, sizeof temp, "%s" DISK_TEMP, path);
+    mesh_status(mesh, &status);
+    FILE *file = fopen(temp, "we");
+    if (!file || !write_peers(&status, file) || rename(temp, path) != 0)
+        remove(temp);
+}
+
+void
+meeting_recall(struct mesh *mesh, const char *dir)
+{
+    char path[DISK_PATH_MAX], line[PROTO_HOST_MAX + 16];
+    struct proto_endpoint at;
+    snprintf(path, sizeof path, "%s/peers", dir);
+    FILE *file = fopen(path, "re");
+    for (int i = 0; file && i < PROTO_PEERS_MAX && fgets(line, sizeof line, file); i++) {
+        line[strcspn(line, "\n")] = '\0';
+        if (parse_endpoint(line, &at) == 0)
+            mesh_known(mesh, &at);
+    }
+    if (file)
+        fclose(file);
 }

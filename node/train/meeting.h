@@ -8,4 +8,10 @@
 /* Sets group, interface, ports, seeds and the name of the node; borrows from the config. */
 void meeting_setup(const struct config *config, struct mesh_setup *setup);
 
+/* The addresses of the nodes that are here go to DIR/peers, a line each: HOST:PORT. A node that is started again tries
+ * them, and so finds the mesh where beacons do not reach it and nobody named it. A file that is broken, or cannot be
+ * written, is worth nothing and does no harm. */
+void meeting_remember(struct mesh *mesh, const char *dir);
+void meeting_recall(struct mesh *mesh, const char *dir);
+
 #endif

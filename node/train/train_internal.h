@@ -69,6 +69,7 @@ struct train_told {
     uint64_t slow_bits;         /* bitmap: that was told */
     uint64_t waits_bits;        /* the same of those who wait for the end of a span, */
     uint64_t waits_until;       /* and its last step */
+    unsigned peers;             /* so many were here when they were remembered: meeting.h */
     uint64_t divided;           /* the plan that says who has which stages, */
     char holders[HOLDERS_TEXT]; /* and what it says: holders.h */
 };

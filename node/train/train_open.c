@@ -143,9 +143,11 @@ open_mesh(struct run *run, struct why *why)
     if (config->no_share)
         setup.program.file_wanted = NULL;
     int rc = mesh_new(&run->mesh, &setup, why);
-    if (!rc)
-        share_begin(run->share, run->mesh);
-    return rc;
+    if (rc)
+        return rc;
+    share_begin(run->share, run->mesh);
+    meeting_recall(run->mesh, config->out);
+    return 0;
 }
 
 static void

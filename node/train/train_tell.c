@@ -9,6 +9,7 @@
 
 #include "mesh/core/gossip/gossip_flow.h"
 #include "node/results/waiting.h"
+#include "node/train/meeting.h"
 #include "proto/clock.h"
 
 enum { SLOW_SURE_S = 10 /* a PC is slow for so long before it is said */ };
@@ -158,6 +159,9 @@ write_line(struct run *run, struct metrics_step *line, unsigned members, double 
         count_progress(run, reached, line);
     metrics_step(run->metrics, line);
     tell_slow(run, &stats.core);
+    if (stats.core.peers > run->told.peers)
+        meeting_remember(run->mesh, run->config->out);
+    run->told.peers = stats.core.peers;
     run->meter.compute_s = run->meter.wait_s = 0;
     run->meter.tx = stats.tx_bytes;
     run->meter.rx = stats.rx_bytes;

@@ -60,6 +60,24 @@ for way in "" mesh.stages=2 mesh.topology=server mesh.topology=gossip; do
     meet "vpn0 ${way:-ring}" "--interface vpn0 ${way:+--set $way}" "--interface vpn0 --peer 10.99.0.1:20000 ${way:+--set $way}"
     grep -q "vpn0 cannot broadcast, .* with --peer 10.99.0.1:20000$" "$WORK/n0.log" || fail "n0 does not say how others find it: $(cat "$WORK/n0.log")"
 done
+# All are started again, and nobody is named: n1 remembers.
+write_job "$WORK/long.yaml" 1000000
+rm -rf "$WORK"/n[01]
+node n0 "$WORK/long.yaml" --interface vpn0
+node n1 "$WORK/long.yaml" --interface vpn0 --peer 10.99.0.1:20000
+wait_until 60 "both to train together" trains_with 2 n0 n1
+kill_node n0
+kill_node n1
+[ "$(cat "$WORK/n1/peers")" = 10.99.0.1:20000 ] || fail "n1/peers: $(cat "$WORK/n1/peers")"
+rm -r "$WORK/n0"
+node n0 "$WORK/long.yaml" --interface vpn0
+wait_until 60 "n0 to train alone" trains_with 1 n0
+{ echo "half of:"; echo; echo "10.99.0.1:20000"; } >"$WORK/n1/peers"
+node n1 "$WORK/long.yaml" --interface vpn0
+wait_until 60 "n1 to find n0 again" trains_with 2 n0 n1
+kill_node n0
+kill_node n1
+echo "vpn0, started again: met"
 for index in 0 1; do
     for device in eth0 eth1; do
         ip -n "$NETNS_TAG-$index" link set $device down 2>/dev/null

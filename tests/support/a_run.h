@@ -129,6 +129,13 @@ mesh_stats(struct mesh *mesh, struct mesh_stats *out)
 }
 
 void
+mesh_known(struct mesh *mesh, const struct proto_endpoint *at)
+{
+    (void)mesh;
+    (void)at;
+}
+
+void
 mesh_status(struct mesh *mesh, struct mesh_status *out)
 {
     (void)mesh;
