@@ -261,22 +261,29 @@ proto_decode(struct proto_msg *msg, struct proto_endpoint *endpoints, const uint
     return rc ? rc : check_rule(msg, why);
 }
 
-/* Never 0. */
+/* Of all fields but the last ones. Never 0. */
 static uint64_t
-hash_of(enum proto_type type, const void *fields)
+hash_of(enum proto_type type, const void *fields, size_t but)
 {
-    uint64_t hash = fields_hash(types[type].fields, types[type].field_count, fields);
+    uint64_t hash = fields_hash(types[type].fields, types[type].field_count - but, fields);
     return hash ? hash : 1;
 }
 
 uint64_t
 proto_plan_hash(const struct proto_plan *plan)
 {
-    return hash_of(PROTO_PLAN, plan);
+    return hash_of(PROTO_PLAN, plan, 0);
 }
 
 uint64_t
 proto_hears_hash(const struct proto_hears *hears)
 {
-    return hash_of(PROTO_HEARS, hears);
+    return hash_of(PROTO_HEARS, hears, 0);
+}
+
+uint64_t
+proto_flow_hash(const struct proto_msg *msg)
+{
+    assert(msg->type == PROTO_ASK || msg->type == PROTO_FLOW);
+    return hash_of(msg->type, &msg->ask, 1);
 }

@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 17,
+    PROTO_VERSION = 18,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_STAGES_MAX = 64, /* of a model */
@@ -269,12 +269,15 @@ struct proto_chunk {    /* REDUCE and GATHER */
 
 /* What nodes give one another in blocks. mesh/core/transfer/transfer.h says what `round` and `label` are of each. */
 enum proto_object {
-    PROTO_OBJECT_LIST,  /* the hashes of the blocks of a copy of a state */
-    PROTO_OBJECT_STATE, /* these blocks */
-    PROTO_OBJECT_TOTAL, /* the total of a round */
-    PROTO_OBJECT_PAGE,  /* the pages of a checkpoint */
-    PROTO_OBJECT_NAMES, /* the manifest of files of the job */
-    PROTO_OBJECT_FILES, /* what is in them */
+    PROTO_OBJECT_LIST,   /* the hashes of the blocks of a copy of a state */
+    PROTO_OBJECT_STATE,  /* these blocks */
+    PROTO_OBJECT_TOTAL,  /* the total of a round */
+    PROTO_OBJECT_PAGE,   /* the pages of a checkpoint */
+    PROTO_OBJECT_NAMES,  /* the manifest of files of the job */
+    PROTO_OBJECT_FILES,  /* what is in them */
+    PROTO_OBJECT_VALUES, /* the values of a replica, to join */
+    PROTO_OBJECT_LAST,   /* the same at rest, for the last mean */
+    PROTO_OBJECT_RESULT, /* that mean */
     PROTO_OBJECTS_END,
 };
 
@@ -293,7 +296,7 @@ struct proto_give {
     uint64_t block;
     uint64_t
         commit; /* TOTAL: how many the sender has applied, with this one: summed again it has another number.
-                 * NAMES, FILES: how many blocks there are */
+                 * NAMES, FILES: how many blocks there are. VALUES, LAST, RESULT: the weight of this range */
     uint16_t coding; /* enum proto_coding: how the body is written */
     uint64_t
         check; /* XXH3-64 of the body, with the other fields as seed; STATE: 0, for the list has its hash */
@@ -345,9 +348,6 @@ enum proto_ask_kind {
     PROTO_ASK_SHARE,  /* a flow of push-sum */
     PROTO_ASK_SETTLE, /* what became of `range` flows after `number`, which was taken? */
     PROTO_ASK_TAKEN,  /* nothing: flow `number` was taken */
-    PROTO_ASK_COPY,   /* a copy of the values, to join */
-    PROTO_ASK_LAST,   /* the same for the last mean of this plan */
-    PROTO_ASK_RESULT, /* a copy of the result */
     PROTO_ASK_CHANGES, /* as VALUES: the body is what has changed since the last flow of this range */
     PROTO_ASKS_END,
 };
@@ -366,7 +366,6 @@ struct proto_ask {
 enum proto_flow_kind {
     PROTO_FLOW_GIVEN, /* it was taken away from the giver's values: add it to yours */
     PROTO_FLOW_VOID,  /* flow `number` was not given and will not be */
-    PROTO_FLOW_COPY,  /* the answer to COPY, LAST and RESULT */
     PROTO_FLOWS_END,
 };
 
@@ -375,9 +374,8 @@ struct proto_flow {
     uint64_t to; /* incarnation of the receiver */
     uint64_t link, number;
     uint32_t range;
-    uint64_t plan_hash, phase; /* as in the ASK that it answers */
-    uint64_t weight;           /* of push-sum, in units of 2^-24; the weight of a copy */
-    uint64_t check;            /* as in ASK */
+    uint64_t weight; /* of push-sum, in units of 2^-24 */
+    uint64_t check;  /* as in ASK */
 };
 
 struct proto_msg {
@@ -424,6 +422,8 @@ const char *proto_type_name(enum proto_type type);
 uint64_t proto_plan_hash(const struct proto_plan *plan);
 /* The same of a list of whom a node hears. */
 uint64_t proto_hears_hash(const struct proto_hears *hears);
+/* The same of an ASK or a FLOW, but for its check. */
+uint64_t proto_flow_hash(const struct proto_msg *msg);
 
 /* What a node broadcasts, in at most PROTO_BEACON_MAX bytes. A beacon is only a hint: all it can cause is a
  * connection. */

@@ -29,9 +29,9 @@ start_order(const void *a, const void *b)
 static struct replay_piece
 name_of(struct proto_node self, const struct gossip_note *note)
 {
-    return (struct replay_piece){.whose = replay_pieces_makes(note) ? note->peer : self,
-                                 .link = note->link,
-                                 .number = note->number};
+    bool ours = replay_pieces_makes(note) == replay_pieces_copies(note);
+    return (struct replay_piece){
+        .whose = ours ? self : note->peer, .link = note->link, .number = note->number};
 }
 
 struct replay_piece *
@@ -100,7 +100,8 @@ sound(const struct gossip_note *note, const struct replay_rules *rules)
                note->rank < note->number;
     if (note->event == GOSSIP_GAVE && note->share < 2)
         return false;
-    return (!flow || note->link > 0) && (!makes || note->range < rules->ranges);
+    return (!flow || (note->link > 0 || replay_pieces_copies(note))) &&
+           (!makes || note->range < rules->ranges);
 }
 
 typedef int visit(struct replay_pieces *pieces, const struct replay_start *start,

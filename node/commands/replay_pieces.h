@@ -33,7 +33,7 @@ struct replay_read {
 
 /* A flow, or a copy, of one range. */
 struct replay_piece {
-    struct proto_node whose; /* who asked for it */
+    struct proto_node whose; /* who asked for the flow; of a copy, who made it: its link is 0 */
     uint64_t link, number;
     uint32_t range;
     struct proto_node giver;
@@ -46,6 +46,12 @@ struct replay_piece {
     int32_t *body;
     int64_t weight;
 };
+
+static inline bool
+replay_pieces_copies(const struct gossip_note *note)
+{
+    return note->event == GOSSIP_COPIED || note->event == GOSSIP_GOT;
+}
 
 /* The kinds of events that are about a piece: of who asks for it, makes it, has it. */
 static inline bool

@@ -10,8 +10,9 @@
  *     ASKED     peer, link, number
  *     ASKED_WHOLE  the same, with a codec: with all values; ASKED is then with changes of them (gossip_public.h)
  *     GAVE      peer, link, number, range, share
- *     COPIED    peer, link, number, range
- *     TOOK, GOT peer, link, number
+ *     TOOK      peer, link, number
+ *     COPIED    number, range
+ *     GOT       peer, number
  *     SAVED     number: the values, and the trainer's state, are now those of the checkpoint of this snapshot
  *
  *     UPDATED, PHASE, ADOPTED, EMPTY, MEAN_BEGAN, MEAN_VOID, MEAN, RESULT: nothing

@@ -128,6 +128,8 @@ check(struct letter *letter)
         msg->ask.check = gossip_link_check(msg, body, size / sizeof(int32_t));
     else if (msg->type == PROTO_FLOW)
         msg->flow.check = gossip_link_check(msg, body, size / sizeof(int32_t));
+    else if (msg->type == PROTO_GIVE)
+        msg->give.check = transfer_check(&msg->give, 0, body, size);
 }
 
 /* --- Actions -------------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ struct books {
     struct proto_node
         added[SIM_NODES_MAX]; /* whose values are in it, beside its own: all of them */
     size_t added_count;
+    unsigned added_ranges[SIM_NODES_MAX]; /* bitmaps, of each node */
     uint64_t plan, phase, shards;
     unsigned n, rank;
 };

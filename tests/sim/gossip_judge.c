@@ -54,6 +54,14 @@ key_of(struct proto_node from, struct proto_node to, const struct gossip_note *n
     return mix64_pair(mix64_pair(ends, note->link), note->number) | 1;
 }
 
+/* Each node numbers the copies that it gives. */
+static uint64_t
+copy_key(struct proto_node from, const struct gossip_note *note)
+{
+    const struct gossip_note copy = {.number = note->number};
+    return key_of(from, (struct proto_node){0, 0}, &copy);
+}
+
 /* The record of this name; NULL if there is none. */
 static struct record *
 look_up(uint64_t key)
@@ -180,8 +188,7 @@ asked_before(const struct sim_node *node, const struct gossip_note *note)
     struct gossip_note last = *note;
     while (--last.number > 0) {
         const struct record *before = look_up(key_of(note->peer, self_of(node), &last));
-        bool copy = before && before->to_incarnation == 0;
-        if (before && !copy && before->first == first_of(note->range))
+        if (before && before->first == first_of(note->range))
             return before;
     }
     return NULL;
@@ -354,13 +361,14 @@ static void
 on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     const struct books *books = &sim_gossip_book.of[node->index];
-    uint64_t key = key_of(self_of(node), note->peer, note);
+    uint64_t key = copy_key(self_of(node), note);
     if (look_up(key))
-        sim_fail(sim, "node %u: flow %" PRIu64 " is copied twice", node->index, note->number);
+        sim_fail(sim, "node %u: copy %" PRIu64 " is made twice", node->index, note->number);
     struct record *record = record_new(sim, key);
     if (!record)
         return;
     *record = (struct record){.key = key,
+                              .from = node->index,
                               .given = true,
                               .taken = true,
                               .first = first_of(note->range),
@@ -368,22 +376,23 @@ on_copied(struct sim *sim, struct sim_node *node, const struct gossip_note *note
                               .weight = books->weight[note->range]};
     for (size_t k = 0; k < record->count; k++)
         record->body[k] = clamp(books->value[record->first + k]);
-    if (note->share == PROTO_ASK_LAST && flows_to(sim, node))
+    if (note->share == PROTO_OBJECT_LAST && flows_to(sim, node))
         sim_fail(sim, "node %u: gives its values to the last mean while a flow is under way to it",
                  node->index);
 }
 
-/* A member's values are added to the mean. */
+/* A range of a member's values is added to the mean. */
 static void
-add_member(struct sim *sim, const struct sim_node *node, struct proto_node member)
+add_range(struct sim *sim, const struct sim_node *node, struct proto_node member,
+          const struct record *record)
 {
     struct books *books = &sim_gossip_book.of[node->index];
-    bool again = proto_node_equal(member, self_of(node));
-    for (size_t k = 0; k < books->added_count; k++)
-        again |= proto_node_equal(books->added[k], member);
-    if (again || books->added_count == SIM_NODES_MAX)
+    unsigned *ranges = &books->added_ranges[record->from];
+    unsigned bit = 1u << record->first / sim_gossip_chunk;
+    if ((*ranges & bit) || record->from == node->index || books->added_count == SIM_NODES_MAX)
         sim_fail(sim, "node %u: a copy for the mean twice", node->index);
-    else
+    *ranges |= bit;
+    if (!sim->failed && *ranges + 1 == 1u << sim_gossip_parts())
         books->added[books->added_count++] = member;
 }
 
@@ -392,8 +401,8 @@ static void
 on_got(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
 {
     struct books *books = &sim_gossip_book.of[node->index];
-    const struct record *record = look_up(key_of(note->peer, self_of(node), note));
-    if (!record || !record->taken) {
+    const struct record *record = look_up(copy_key(note->peer, note));
+    if (!record) {
         sim_fail(sim, "node %u: a copy that nobody sent", node->index);
         return;
     }
@@ -407,8 +416,7 @@ on_got(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     if (!books->mean)
         return;
     books->weight[record->first / sim_gossip_chunk] += record->weight;
-    if (record->first + record->count == sim_gossip_config.count)
-        add_member(sim, node, note->peer);
+    add_range(sim, node, note->peer, record);
 }
 
 static void
@@ -438,6 +446,7 @@ on_mean_began(struct sim *sim, struct sim_node *node)
         sim_fail(sim, "node %u: makes the last mean while a flow is under way to it", node->index);
     books->mean = true;
     books->added_count = 0;
+    memset(books->added_ranges, 0, sizeof books->added_ranges);
     for (size_t k = 0; k < sim_gossip_config.count; k++) {
         books->read[k] = clamp(books->value[k]);
         appear(books, k, books->read[k]);

@@ -263,18 +263,18 @@ flow_flip(struct sim *sim, struct sim_message *m)
     struct proto_flow *f = &msg.flow;
     struct proto_ask *a = &msg.ask;
     uint64_t *const word[] = {
-        flow ? &f->to : &a->to,         flow ? &f->link : &a->link,
-        flow ? &f->number : &a->number, flow ? &f->plan_hash : &a->plan_hash,
-        flow ? &f->phase : &a->phase,   flow ? &f->check : &a->check,
-        flow ? &f->weight : &a->phase,
+        flow ? &f->to : &a->to,       flow ? &f->link : &a->link,    flow ? &f->number : &a->number,
+        flow ? &f->check : &a->check, flow ? &f->weight : &a->phase, &a->plan_hash,
     };
-    uint64_t field = rand_below(&sim->rand, 9), bit = UINT64_C(1) << rand_below(&sim->rand, 5);
+    unsigned words = flow ? 5 : 6;
+    uint64_t field = rand_below(&sim->rand, words + 2), bit = UINT64_C(1)
+                                                              << rand_below(&sim->rand, 5);
     uint16_t *kind = flow ? &f->kind : &a->kind;
     uint32_t *range = flow ? &f->range : &a->range;
     sim->counts.flips++;
-    if (field < 7)
+    if (field < words)
         *word[field] ^= bit;
-    else if (field == 7)
+    else if (field == words)
         *kind ^= 1;
     else
         *range ^= (uint32_t)bit;
@@ -282,6 +282,21 @@ flow_flip(struct sim *sim, struct sim_message *m)
     m->lost = *word[1] == 0 || *kind >= kinds; /* the decoder refuses it */
     if (!m->lost)
         network_header_set(sim, m, &msg);
+}
+
+/* Of a block of a replica. */
+static void
+block_flip(struct sim *sim, struct sim_message *m)
+{
+    struct proto_msg msg;
+    if (!network_header(sim, m, &msg))
+        return;
+    struct proto_give *give = &msg.give;
+    uint64_t *const word[] = {&give->round, &give->label, &give->block, &give->commit,
+                              &give->check};
+    *word[rand_below(&sim->rand, 5)] ^= UINT64_C(1) << rand_below(&sim->rand, 5);
+    sim->counts.flips++;
+    network_header_set(sim, m, &msg);
 }
 
 /* Of an item. */
@@ -378,6 +393,9 @@ depart(struct sim *sim, struct sim_message *m, uint64_t at)
     bool flow = m->type == PROTO_ASK || m->type == PROTO_FLOW;
     if (!sim->faults_over && flow && sim_permille(sim, p->header_permille))
         flow_flip(sim, m);
+    bool block = m->type == PROTO_GIVE && sim->engine == &sim_engine_gossip;
+    if (!sim->faults_over && block && sim_permille(sim, p->header_permille))
+        block_flip(sim, m);
     if (wild && sim_permille(sim, 10)) {
         struct sim_message *twin = message_new();
         *twin = *m;

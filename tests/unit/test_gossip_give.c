@@ -114,7 +114,7 @@ takes(uint64_t to, uint64_t planted)
                             .flow = {.kind = PROTO_FLOW_GIVEN, .to = to, .number = 1}};
     struct core_frame frame = {values, sizeof values, NULL};
     open_with(planted);
-    gossip_link_ask(&core->gossip.links, core, 0, 0);
+    gossip_link_ask(&core->gossip.links, core, 0);
     msg.flow.link = gossip_link_of(&core->gossip.links, core, (struct proto_node){2, 1})->mine;
     msg.flow.check = gossip_link_check(&msg, values, VALUES);
     core->engine->bulk(core, 0, &msg, &frame);
@@ -294,7 +294,7 @@ gives_range(uint64_t number, uint32_t range)
 TEST(flows_are_taken_in_their_order)
 {
     open_in_ranges();
-    gossip_link_ask(&core->gossip.links, core, 0, 0);
+    gossip_link_ask(&core->gossip.links, core, 0);
     assert_int_equal(asked.range, RANGES - 1); /* all at once */
     gives_range(1, 0);
     assert_int_equal(sum(), 4);

@@ -87,7 +87,7 @@ enum kind {
     AGAIN,      /* a flow that was taken long ago */
     AHEAD,      /* one that was not asked for */
     RANGELESS,  /* of a range that there is not */
-    UNASKED,    /* a copy, a part of the mean or of the result */
+    UNASKED,    /* a block of a copy, of the mean or of the result */
     LATE_VOID,  /* what was given before is said to be void */
     ASK_FAR,    /* for a number far ahead */
     ASK_NONE,   /* for number 0, or range 1,048,575 */
@@ -118,8 +118,6 @@ forge_flow(struct node *node, enum kind kind, const struct gossip_link *link,
         flow->range = draw(node) % 2 ? RANGES : PROTO_RANGES_MAX - 1;
     if (kind == GHOST)
         flow->to ^= 1;
-    if (kind == UNASKED)
-        flow->kind = PROTO_FLOW_COPY;
     if (kind == LATE_VOID) {
         flow->kind = PROTO_FLOW_VOID;
         *count = 0;
@@ -148,10 +146,26 @@ forge_ask(struct node *node, enum kind kind, const struct gossip_link *link, str
         ask->kind = PROTO_ASK_TAKEN;
 }
 
+static const int32_t forged[COUNT] = {1 << 30, -(1 << 30), 12345, [15] = INT32_MAX};
+
+static void
+send_block(struct node *node, int i, uint32_t range, size_t count)
+{
+    const struct core *core = node->mesh->core;
+    const struct proto_give give = {.object = (uint16_t)(PROTO_OBJECT_VALUES + draw(node) % 3),
+                                    .round = 1 + draw(node) % 1000,
+                                    .label = draw(node) % 2 ? core->config.self.id
+                                                            : core->gossip.plan.hash,
+                                    .block = range + draw(node) % NODES * RANGES,
+                                    .commit = GOSSIP_ONE};
+    struct proto_msg msg = {.type = PROTO_GIVE, .give = give};
+    msg.give.check = transfer_check(&give, 0, forged, count * sizeof *forged);
+    peers_send_bulk(core, i, &msg, forged, count * sizeof *forged);
+}
+
 static void
 send_one(struct node *node, int i, const struct gossip_link *link, enum kind kind, uint32_t range)
 {
-    static const int32_t body[COUNT] = {1 << 30, -(1 << 30), 12345, [15] = INT32_MAX};
     const struct core *core = node->mesh->core;
     size_t count = gossip_range_elems(&core->config, range);
     struct proto_msg msg = {.type = kind < ASK_FAR ? PROTO_FLOW : PROTO_ASK};
@@ -166,12 +180,16 @@ send_one(struct node *node, int i, const struct gossip_link *link, enum kind kin
         return; /* there is no such link yet */
     bool unpacked = node->way->codec && (kind == SHORT || kind == LONG);
     node->sent[kind]++;
+    if (kind == UNASKED) {
+        send_block(node, i, range, count);
+        return;
+    }
     if (unpacked)
-        msg.flow.check = gossip_link_check(&msg, body, count);
+        msg.flow.check = gossip_link_check(&msg, forged, count);
     if (kind == DAMAGED || unpacked)
-        peers_send_bulk(core, i, &msg, body, count * sizeof *body); /* without its check */
+        peers_send_bulk(core, i, &msg, forged, count * sizeof *forged); /* without its check */
     else
-        gossip_link_post(core, link, &msg, count ? body : NULL, count);
+        gossip_link_post(core, link, &msg, count ? forged : NULL, count);
 }
 
 /* To each peer with which it has exchanged something. */

@@ -68,7 +68,7 @@ static void
 asks(struct core *taker)
 {
     taker->gossip.run.phase++;
-    gossip_link_ask(&taker->gossip.links, taker, 0, 0);
+    gossip_link_ask(&taker->gossip.links, taker, 0);
 }
 
 static void
@@ -221,7 +221,7 @@ TEST(places_are_taken_again)
             (struct peer){.state = PEER_UP, .node = {2 + (uint64_t)i, 1}, .announced = true};
     core->peers.high = 3;
     for (int i = 0; i < 3; i++) {
-        gossip_link_ask(&core->gossip.links, core, i, 0);
+        gossip_link_ask(&core->gossip.links, core, i);
         assert_int_equal(ask.msg.ask.kind, PROTO_ASK_VALUES);
     }
     assert_true(places[0].node.id == 2 && places[1].node.id == 3);
@@ -229,6 +229,6 @@ TEST(places_are_taken_again)
         struct gossip_take *take = &core->gossip.links.of[l].take;
         take->number = take->asked;
     }
-    gossip_link_ask(&core->gossip.links, core, 2, 0);
+    gossip_link_ask(&core->gossip.links, core, 2);
     assert_true(places[0].node.id == 4 && places[1].node.id == 3);
 }

@@ -59,13 +59,13 @@ write_start(const char *dir, struct proto_node self, const struct gossip_note *n
 static const struct gossip_note of_alice[] = {
     {.event = GOSSIP_BEGAN},
     {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .share = 2},
-    {.event = GOSSIP_COPIED, .peer = {2, 20}, .link = 5, .number = 2},
+    {.event = GOSSIP_COPIED, .number = 2},
 };
 static const struct gossip_note of_bob[] = {
     {.event = GOSSIP_BEGAN},
     {.event = GOSSIP_ASKED, .peer = {1, 10}, .link = 5, .number = 1},
     {.event = GOSSIP_TOOK, .peer = {1, 10}, .link = 5, .number = 1},
-    {.event = GOSSIP_GOT, .peer = {1, 10}, .link = 5, .number = 2},
+    {.event = GOSSIP_GOT, .peer = {1, 10}, .number = 2},
     {.event = GOSSIP_RESULT},
 };
 enum { OF_ALICE = 3, OF_BOB = 5 };
@@ -150,12 +150,11 @@ TEST(an_answer_needs_its_question)
 /* All lost power, alice also the end of her journal. Both went on from what they had saved before. */
 TEST(what_was_lost_is_not_missed_if_nothing_came_of_it)
 {
-    const struct gossip_note saved[] = {
-        {.event = GOSSIP_BEGAN},
-        {.event = GOSSIP_SAVED, .number = 7},
-        of_bob[1],
-        of_bob[2],
-        {.event = GOSSIP_GOT, .peer = {1, 10}, .link = 5, .number = 2}};
+    const struct gossip_note saved[] = {{.event = GOSSIP_BEGAN},
+                                        {.event = GOSSIP_SAVED, .number = 7},
+                                        of_bob[1],
+                                        of_bob[2],
+                                        {.event = GOSSIP_GOT, .peer = {1, 10}, .number = 2}};
     const struct gossip_note again[] = {{.event = GOSSIP_BEGAN, .number = 7},
                                         {.event = GOSSIP_MEAN}};
     write_start("a", alice, of_alice, 1);
@@ -213,7 +212,7 @@ TEST(what_no_node_of_the_job_writes_is_refused)
     static const struct gossip_note notes[] = {
         {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .share = 1},
         {.event = GOSSIP_GAVE, .peer = {2, 20}, .link = 5, .number = 1, .share = 2, .range = 2},
-        {.event = GOSSIP_COPIED, .peer = {2, 20}, .number = 1},
+        {.event = GOSSIP_COPIED, .number = 1, .range = 2},
         {.event = GOSSIP_TOOK, .peer = {2, 20}, .number = 1},
         {.event = GOSSIP_READ, .step = 1, .shards = 0},
         {.event = GOSSIP_READ, .step = 1, .shards = 1 << 12},

@@ -68,8 +68,8 @@ enum gossip_event {
     GOSSIP_GAVE, /* flow `number`, of `range`, was given: one part in `share`; async: of the values that they are now */
     GOSSIP_LOST, /* flow `number` was given, and is kept no longer: its taker is away */
     GOSSIP_TOOK, /* it was taken */
-    GOSSIP_COPIED,  /* flow `number` is a copy of `range` as it is now; `share`: kind of the ASK */
-    GOSSIP_GOT,     /* flow `number`, a copy, has come: for the mean it was added */
+    GOSSIP_COPIED,  /* copy `number` of this node is of `range` as it is now; `share`: the object */
+    GOSSIP_GOT,     /* copy `number` of `peer` has come: for the mean it was added */
     GOSSIP_ADOPTED, /* this node joins: the values are the copies that came last */
     GOSSIP_MEAN_BEGAN, /* the values as int32 are what the copies are added to */
     GOSSIP_MEAN_VOID,  /* the last mean is not made: the values are as before */

@@ -1,26 +1,100 @@
-/* gossip_copy.c - copies of values: who joins copies a neighbour, the leader adds up the copies of all members to the
- * last mean, and the others copy its result. See gossip_copy.h. */
+/* gossip_copy.c - see gossip_copy.h. */
+#include "mesh/core/gossip/gossip_copy.h"
+
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip_copy.h"
 #include "mesh/core/gossip/gossip_internal.h"
-#include "proto/bits.h"
+
+/* --- Who has what --------------------------------------------------------------------------------- */
+
+/* The label of such an object of a node that says this; 0: it has none. */
+static uint64_t
+label_of(unsigned what, struct proto_node node, const struct proto_replica *said)
+{
+    bool values = said->status >= GOSSIP_TRAINING && said->status <= GOSSIP_QUIET;
+    if (what == PROTO_OBJECT_VALUES)
+        return values ? node.id : 0;
+    if (what == PROTO_OBJECT_LAST)
+        return said->status == GOSSIP_QUIET ? said->plan_hash : 0;
+    return said->status == GOSSIP_DONE ? said->result : 0;
+}
+
+/* Of peers[i], if it can be asked. */
+static uint64_t
+label_there(const struct core *core, unsigned what, int i)
+{
+    const struct proto_replica *said = gossip_said(core, i);
+    struct proto_node node = core->peers.peers[i].node;
+    bool answers = said && view_usable(core, i) && !gossip_wait_out(core, node);
+    return answers ? label_of(what, node, said) : 0;
+}
+
+/* Bitmap of those who give what comes to this node. */
+static uint64_t
+donors(const struct gossip_copy *copy, const struct core *core)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < core->peers.high; i++)
+        all |= (uint64_t)(label_there(core, copy->what, i) == copy->take.what.label) << i;
+    return all;
+}
+
+/* Who has such an object; -1: nobody. Of results that of the lowest id: after a split there may be two. */
+static int
+lowest_donor(const struct core *core, unsigned what)
+{
+    int best = -1;
+    for (int i = 0; i < core->peers.high; i++)
+        if (label_there(core, what, i) &&
+            (best < 0 || core->peers.peers[i].node.id < core->peers.peers[best].node.id))
+            best = i;
+    return best;
+}
 
 /* --- Giving -------------------------------------------------------------------------------------- */
 
-bool
-gossip_copy_may_give(const struct core *core, const struct proto_ask *ask)
+static void
+copy_range(struct gossip_copy *copy, int32_t *scratch, const struct core *core, int to,
+           const struct proto_fetch *fetch, uint64_t block)
 {
+    const struct gossip_replica *replica = &core->gossip.replica;
+    size_t p = block % core->gossip.range_count, count = gossip_range_elems(&core->config, p);
+    struct proto_msg msg = {.type = PROTO_GIVE,
+                            .give = {.object = fetch->object,
+                                     .round = ++copy->given,
+                                     .label = fetch->label,
+                                     .block = block,
+                                     .commit = (uint64_t)replica->weight[p]}};
+    gossip_flow_clamp(scratch, replica->values + gossip_range_first(&core->config, p), count);
+    msg.give.check = transfer_check(&msg.give, 0, scratch, count * sizeof *scratch);
+    gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_COPIED,
+                                                     .peer = core->peers.peers[to].node,
+                                                     .number = msg.give.round,
+                                                     .range = (uint32_t)p,
+                                                     .share = fetch->object,
+                                                     .weight = replica->weight[p],
+                                                     .body = scratch,
+                                                     .count = count});
+    peers_send_bulk(core, to, &msg, scratch, count * sizeof *scratch);
+}
+
+void
+gossip_copy_give(struct gossip_copy *copy, int32_t *scratch, const struct core *core, int to,
+                 const struct proto_fetch *fetch)
+{
+    uint64_t ranges = core->gossip.range_count;
+    uint64_t first = fetch->object == PROTO_OBJECT_LAST ? core->gossip.plan.rank * ranges : 0;
     const struct gossip *g = &core->gossip;
-    switch (ask->kind) {
-    case PROTO_ASK_COPY:
-        return g->status >= GOSSIP_TRAINING && g->status <= GOSSIP_QUIET;
-    case PROTO_ASK_LAST:
-        return g->status == GOSSIP_QUIET && g->plan.active && ask->plan_hash == g->plan.hash &&
-               g->copy.what == GOSSIP_FETCH_NONE;
-    default:
-        return g->status == GOSSIP_DONE;
-    }
+    const struct proto_replica mine = {
+        .status = (uint16_t)g->status, .plan_hash = g->plan.hash, .result = g->result};
+    uint64_t label = label_of(fetch->object, core->config.self, &mine);
+    bool busy = fetch->object == PROTO_OBJECT_LAST && copy->what;
+    if (!label || label != fetch->label || busy || fetch->count > TAKE_WINDOW)
+        return;
+    for (uint64_t b = fetch->block; b < fetch->block + fetch->count; b++)
+        if (b >= first && b < first + ranges)
+            copy_range(copy, scratch, core, to, fetch, b);
+    copy->given_at = core->awake;
 }
 
 /* --- The last mean ------------------------------------------------------------------------------- */
@@ -45,81 +119,55 @@ show_as_result(struct gossip_replica *replica, const struct core *core)
 }
 
 static void
-mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
+take_object(struct gossip_copy *copy, unsigned what, uint64_t label, uint64_t blocks)
 {
-    *copy = (struct gossip_copy){.what = GOSSIP_FETCH_MEAN, .number = copy->number + 1};
-    gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
-    gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
-    memcpy(replica->weight_at, replica->weight, core->gossip.range_count * sizeof *replica->weight);
-    gossip_note(&core->config,
-                &(struct gossip_note){.event = GOSSIP_MEAN_BEGAN, .plan = core->gossip.plan.hash});
+    const struct proto_fetch fetch = {.object = (uint16_t)what, .label = label};
+    copy->what = what;
+    take_init(&copy->take, copy->asked, GOSSIP_RETRY_US);
+    take_begin(&copy->take, &fetch, 0, blocks);
 }
 
 static void
-mean_end(struct gossip_replica *replica, const struct core *core)
+mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    gossip_flow_mean(replica->values, replica->weight, core->config.chunk_elems,
-                     core->config.gossip->count);
+    const struct gossip_plan *plan = &core->gossip.plan;
+    uint64_t ranges = core->gossip.range_count;
+    take_object(copy, PROTO_OBJECT_LAST, plan->hash, plan->now.count * ranges);
+    for (unsigned r = 0; r < plan->now.count; r++)
+        if (r != plan->rank)
+            take_own(&copy->take, peers_find(core, plan->now.members[r].node), r, ranges);
+    for (uint64_t p = 0; p < ranges; p++)
+        take_skip(&copy->take, plan->rank * ranges + p);
+    gossip_flow_clamp(core->config.sum, replica->values, core->config.gossip->count);
+    gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
+    memcpy(replica->weight_at, replica->weight, ranges * sizeof *replica->weight);
     gossip_note(&core->config,
-                &(struct gossip_note){.event = GOSSIP_MEAN, .plan = core->gossip.plan.hash});
+                &(struct gossip_note){.event = GOSSIP_MEAN_BEGAN, .plan = plan->hash});
 }
 
 void
 gossip_copy_break(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    if (copy->what != GOSSIP_FETCH_MEAN || mutant(MUTANT_GOSSIP_MEAN))
+    if (copy->what != PROTO_OBJECT_LAST || mutant(MUTANT_GOSSIP_MEAN))
         return;
-    copy->what = GOSSIP_FETCH_NONE;
+    copy->what = 0;
     gossip_flow_set(replica->values, core->config.sum, core->config.gossip->count);
     memcpy(replica->weight, replica->weight_at, core->gossip.range_count * sizeof *replica->weight);
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_MEAN_VOID});
 }
 
-/* --- Joining, and results ------------------------------------------------------------------------ */
-
-/* Does peers[i] have it? */
-static bool
-has(const struct core *core, int i, enum gossip_fetch what)
-{
-    const struct gossip_peer *peer = &core->gossip.of[i];
-    unsigned status = peer->said.status;
-    bool fits = what == GOSSIP_FETCH_RESULT ? status == GOSSIP_DONE
-                                            : status >= GOSSIP_TRAINING && status <= GOSSIP_QUIET;
-    return peer->known && fits && view_usable(core, i) &&
-           !gossip_wait_out(core, core->peers.peers[i].node);
-}
-
-/* Who has what we need; -1: nobody. Of results that of the lowest id: after a split there may be two. */
-static int
-lowest_donor(const struct core *core, enum gossip_fetch what)
-{
-    int best = -1;
-    for (int i = 0; i < core->peers.high; i++)
-        if (has(core, i, what) &&
-            (best < 0 || core->peers.peers[i].node.id < core->peers.peers[best].node.id))
-            best = i;
-    return best;
-}
-
-/* The present donor, if it still has it, else another one. */
-static int
-donor(const struct core *core, enum gossip_fetch what)
-{
-    const struct gossip_copy *copy = &core->gossip.copy;
-    int now = copy->what == what ? peers_find(core, copy->from) : -1;
-    return now >= 0 && has(core, now, what) ? now : lowest_donor(core, what);
-}
+/* --- Beginning ------------------------------------------------------------------------------------ */
 
 bool
 gossip_copy_other(const struct core *core)
 {
-    int i = lowest_donor(core, GOSSIP_FETCH_RESULT);
+    int i = lowest_donor(core, PROTO_OBJECT_RESULT);
     return i >= 0 && core->peers.peers[i].node.id < core->config.self.id &&
-           core->gossip.of[i].said.result != core->gossip.result;
+           gossip_said(core, i)->result != core->gossip.result;
 }
 
-/* What this node is to copy from another one that has it. */
-static enum gossip_fetch
+/* What this node is to copy from others that have it. */
+static unsigned
 needs(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
@@ -127,96 +175,94 @@ needs(const struct core *core)
     bool free = !g->run.computing && !g->snapshot.now && g->status != GOSSIP_START &&
                 g->status != GOSSIP_ENDING;
     bool lacks = g->status != GOSSIP_DONE || gossip_copy_other(core);
-    if (free && lacks && lowest_donor(core, GOSSIP_FETCH_RESULT) >= 0)
-        return GOSSIP_FETCH_RESULT;
-    if (g->status == GOSSIP_JOINING && lowest_donor(core, GOSSIP_FETCH_VALUES) >= 0)
-        return GOSSIP_FETCH_VALUES;
-    return GOSSIP_FETCH_NONE;
+    if (free && lacks && lowest_donor(core, PROTO_OBJECT_RESULT) >= 0)
+        return PROTO_OBJECT_RESULT;
+    return g->status == GOSSIP_JOINING ? PROTO_OBJECT_VALUES : 0;
 }
 
-/* Fetches from another one when the donor is lost, or no longer has it. */
+/* Another object, when nobody has the present one any more. */
 static void
 choose(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    enum gossip_fetch what = needs(core);
-    int i = what ? donor(core, what) : -1;
-    struct proto_node from = i >= 0 ? core->peers.peers[i].node : (struct proto_node){0, 0};
-    bool goes_on = copy->what == what && proto_node_equal(copy->from, from);
-    if (goes_on || (copy->what == GOSSIP_FETCH_MEAN && what == GOSSIP_FETCH_NONE))
+    unsigned what = needs(core);
+    int i = what ? lowest_donor(core, what) : -1;
+    if ((what == copy->what && (!what || donors(copy, core))) ||
+        (copy->what == PROTO_OBJECT_LAST && !what))
         return;
     gossip_copy_break(copy, replica, core);
-    *copy = (struct gossip_copy){.what = what, .number = copy->number + 1, .from = from};
+    copy->what = 0;
+    if (i >= 0)
+        take_object(copy, what, label_there(core, what, i), core->gossip.range_count);
 }
 
 void
-gossip_copy_step(struct gossip_copy *copy, struct gossip_links *links,
-                 struct gossip_replica *replica, const struct core *core)
+gossip_copy_step(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
     choose(copy, replica, core);
-    if (copy->what == GOSSIP_FETCH_NONE && mean_due(core))
+    if (!copy->what && mean_due(core))
         mean_begin(copy, replica, core);
-    if (copy->what != GOSSIP_FETCH_MEAN && copy->what != GOSSIP_FETCH_NONE)
-        gossip_link_ask(links, core, peers_find(core, copy->from), copy->what);
-    for (uint64_t left = copy->what == GOSSIP_FETCH_MEAN ? gossip_uncopied(core) : 0; left;
-         left &= left - 1) {
-        int i = peers_find(core, core->gossip.plan.now.members[__builtin_ctzll(left)].node);
-        if (i >= 0)
-            gossip_link_ask(links, core, i, copy->what);
-    }
+    uint64_t late = copy->what ? take_ask(&copy->take, core, donors(copy, core)) : 0;
+    for (; late; late &= late - 1) /* gossip_wait.h says for how long it is asked */
+        take_gone(&copy->take, __builtin_ctzll(late));
 }
 
 /* --- Coming -------------------------------------------------------------------------------------- */
 
-/* What is not waited for any more is not taken. */
-void
+/* Was it asked of this peer? */
+static bool
+awaited(const struct gossip_copy *copy, int from, const struct proto_give *give)
+{
+    return copy->what && give->object == copy->what && give->label == copy->take.what.label &&
+           take_wants(&copy->take, give->block) && copy->asked[give->block] == from;
+}
+
+bool
 gossip_copy_take(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core,
-                 const struct gossip_link *link, const struct proto_flow *flow, const void *body)
+                 int from, const struct proto_give *give, const void *body, size_t size)
 {
-    const struct gossip_pass *pass = &link->take.pass;
-    size_t first = gossip_range_first(&core->config, flow->range);
-    size_t count = gossip_range_elems(&core->config, flow->range);
-    bool mean = copy->what == GOSSIP_FETCH_MEAN;
-    bool plan = !mean || pass->plan == core->gossip.plan.hash || mutant(MUTANT_GOSSIP_MEAN);
-    if (pass->kind != (unsigned)copy->what || pass->phase != copy->number || !plan ||
-        !gossip_awaits_copy(core, link->node))
-        return;
-    if (mean) {
-        gossip_flow_add(replica->values + first, body, count);
-        replica->weight[flow->range] += (int64_t)flow->weight;
-    } else {
-        memcpy(core->config.own + first, body, count * sizeof *core->config.own);
+    size_t p = give->block % core->gossip.range_count;
+    size_t first = gossip_range_first(&core->config, p),
+           count = gossip_range_elems(&core->config, p);
+    if (!awaited(copy, from, give) || size != count * sizeof(int32_t) ||
+        !gossip_flow_fits(0, (int64_t)give->commit))
+        return false;
+    if (transfer_check(give, 0, body, size) != give->check && !mutant(MUTANT_GOSSIP_CHECK)) {
+        take_bad(&copy->take, from, give->block);
+        return false;
     }
-    if (flow->range + 1 == core->gossip.range_count)
-        copy->got |= UINT64_C(1) << (mean ? gossip_rank(core, link->node) : 0);
+    if (copy->what == PROTO_OBJECT_LAST) {
+        gossip_flow_add(replica->values + first, body, count);
+        replica->weight[p] += (int64_t)give->commit;
+    } else {
+        memcpy(core->config.own + first, body, size);
+    }
     gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_GOT,
-                                                     .peer = link->node,
-                                                     .link = link->mine,
-                                                     .number = flow->number,
-                                                     .weight = (int64_t)flow->weight});
+                                                     .peer = core->peers.peers[from].node,
+                                                     .number = give->round,
+                                                     .weight = (int64_t)give->commit});
+    take_good(&copy->take, core, from, give->block);
+    return true;
 }
 
-/* All of it is in config.own. */
-static void
-take_over(struct gossip_replica *replica, const struct core *core, enum gossip_event event)
-{
-    gossip_flow_set(replica->values, core->config.own, core->config.gossip->count);
-    gossip_note(&core->config, &(struct gossip_note){.event = event});
-}
-
-enum gossip_fetch
+unsigned
 gossip_copy_end(struct gossip_copy *copy, struct gossip_replica *replica, const struct core *core)
 {
-    enum gossip_fetch what = copy->what;
-    bool whole = what == GOSSIP_FETCH_MEAN ? gossip_uncopied(core) == 0 : copy->got != 0;
-    if (what == GOSSIP_FETCH_NONE || !whole)
-        return GOSSIP_FETCH_NONE;
+    unsigned what = copy->what;
+    bool mean = what == PROTO_OBJECT_LAST, result = mean || what == PROTO_OBJECT_RESULT;
+    size_t count = core->config.gossip->count;
+    if (!what || copy->take.here < copy->take.whole)
+        return 0;
     assert(core->gossip.status != GOSSIP_START && core->gossip.status != GOSSIP_ENDING);
-    if (what == GOSSIP_FETCH_MEAN)
-        mean_end(replica, core);
+    if (mean)
+        gossip_flow_mean(replica->values, replica->weight, core->config.chunk_elems, count);
     else
-        take_over(replica, core, what == GOSSIP_FETCH_VALUES ? GOSSIP_ADOPTED : GOSSIP_RESULT);
-    if (what != GOSSIP_FETCH_VALUES)
+        gossip_flow_set(replica->values, core->config.own, count);
+    gossip_note(&core->config, &(struct gossip_note){.event = mean     ? GOSSIP_MEAN
+                                                              : result ? GOSSIP_RESULT
+                                                                       : GOSSIP_ADOPTED,
+                                                     .plan = core->gossip.plan.hash});
+    if (result)
         show_as_result(replica, core);
-    copy->what = GOSSIP_FETCH_NONE;
+    copy->what = 0;
     return what;
 }

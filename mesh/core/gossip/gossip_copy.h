@@ -1,43 +1,43 @@
 /* gossip_copy.h - copies of values: who joins copies a neighbour; at the end the leader adds up the copies of all
  * members to the mean, and the others copy its result.
  *
- * A copy travels in ranges, as flows do (gossip_link.h). Each is what the values are when it is asked for, and nothing
- * is taken away from them. A joiner, or who copies the result, has it in config.own until all of it has come. */
+ *     object   label               its blocks                           who gives it
+ *     VALUES   id of the giver     the ranges                           one node that trains
+ *     LAST     hash of the plan    those of each member, by its rank    each member its own, at rest
+ *     RESULT   hash of the result  the ranges                           all who have it
+ *
+ * They travel as transfer/take.h says. A block is what the values are when it is given, and nothing is taken away from
+ * them; GIVE has its weight, and a number: each node counts the blocks that it gives. A joiner, or who copies the
+ * result, has it in config.own until all of it has come. */
 #ifndef MESH_GOSSIP_COPY_H
 #define MESH_GOSSIP_COPY_H
 
-#include "mesh/core/gossip/gossip_link.h"
+#include "mesh/core/gossip/gossip.h"
+#include "mesh/core/transfer/take.h"
 
 struct core;
 
-/* What is copied: the kind of the ASK for it. */
-enum gossip_fetch {
-    GOSSIP_FETCH_NONE,
-    GOSSIP_FETCH_VALUES = PROTO_ASK_COPY,
-    GOSSIP_FETCH_MEAN = PROTO_ASK_LAST,
-    GOSSIP_FETCH_RESULT = PROTO_ASK_RESULT,
-};
-
-/* Copies under way to this node. */
 struct gossip_copy {
-    enum gossip_fetch what;
-    uint64_t number;        /* of those that were begun */
-    struct proto_node from; /* VALUES, RESULT */
-    uint64_t got;           /* all of it came: bitmap of ranks; VALUES, RESULT: 1 */
+    unsigned what; /* PROTO_OBJECT_VALUES, LAST or RESULT come to this node; 0: nothing does */
+    struct take take;
+    uint8_t *asked;        /* [PROTO_PEERS_MAX * range_count] take.blocks */
+    uint64_t given;        /* blocks */
+    struct awake given_at; /* the last of them */
 };
 
-/* Begins fetches, and asks for what is missing. */
-void gossip_copy_step(struct gossip_copy *copy, struct gossip_links *links,
-                      struct gossip_replica *replica, const struct core *core);
-/* A range has come. */
-void gossip_copy_take(struct gossip_copy *copy, struct gossip_replica *replica,
-                      const struct core *core, const struct gossip_link *link,
-                      const struct proto_flow *flow, const void *body);
-/* What is complete, and ends here: FETCH_VALUES of a joiner, FETCH_RESULT or FETCH_MEAN, which is the result. */
-enum gossip_fetch gossip_copy_end(struct gossip_copy *copy, struct gossip_replica *replica,
-                                  const struct core *core);
-/* May this node give such a copy now? */
-bool gossip_copy_may_give(const struct core *core, const struct proto_ask *ask);
+/* Gives what peers[to] asks for, if this node has it now. `scratch`: memory for a range. */
+void gossip_copy_give(struct gossip_copy *copy, int32_t *scratch, const struct core *core, int to,
+                      const struct proto_fetch *fetch);
+/* Begins copies, and asks for what is missing. */
+void gossip_copy_step(struct gossip_copy *copy, struct gossip_replica *replica,
+                      const struct core *core);
+/* A block came. True: it was waited for. */
+bool gossip_copy_take(struct gossip_copy *copy, struct gossip_replica *replica,
+                      const struct core *core, int from, const struct proto_give *give,
+                      const void *body, size_t size);
+/* What is complete, and ends here: VALUES of a joiner, RESULT, or LAST, whose mean is the result. 0: nothing. */
+unsigned gossip_copy_end(struct gossip_copy *copy, struct gossip_replica *replica,
+                         const struct core *core);
 /* Does another node have another result, which is to be ours, too? After a split there may be two: all take that of the
  * node with the lowest id. */
 bool gossip_copy_other(const struct core *core);

@@ -100,14 +100,13 @@ insert(uint64_t *sorted, unsigned count, uint64_t value)
 void
 gossip_count_join(const struct core *core, uint64_t *step, uint64_t *total)
 {
-    const struct gossip *g = &core->gossip;
     uint64_t steps[PEERS_MAX], totals[PEERS_MAX];
     uint64_t due = core->config.gossip->steps * core->config.shards;
     unsigned count = 0;
     assert(step && total);
     for (int i = 0; i < core->peers.high; i++) {
-        const struct proto_replica *said = &g->of[i].said;
-        if (!view_usable(core, i) || !g->of[i].known || said->status < GOSSIP_TRAINING)
+        const struct proto_replica *said = gossip_said(core, i);
+        if (!view_usable(core, i) || !said || said->status < GOSSIP_TRAINING)
             continue;
         insert(steps, count, said->step);
         insert(totals, count, said->known < due ? said->known : due);

@@ -5,6 +5,7 @@
 
 #include "compress/packed.h"
 #include "mesh/core/engine.h"
+#include "mesh/core/gossip/gossip_copy.h"
 #include "mesh/core/gossip/gossip_give.h"
 #include "mesh/core/gossip/gossip_internal.h"
 
@@ -24,8 +25,9 @@ gossip_size(const struct gossip_config *config, uint32_t chunk_elems)
     uint64_t ranges = gossip_flow_ranges(count, chunk), slots = gossip_link_slots(config, ranges);
     uint64_t places = places_of(config), frames = GOSSIP_KEPT_MAX + (config->codec != NULL);
     uint64_t frame = config->codec ? packed_most(chunk) : chunk * sizeof(int32_t);
-    return sizeof(struct gossip) + count * sizeof(int64_t) + 2 * ranges * sizeof(int64_t) +
-           slots * sizeof(struct gossip_slot) + places * sizeof(struct gossip_place) +
+    return sizeof(struct gossip) + PROTO_PEERS_MAX * ranges + count * sizeof(int64_t) +
+           2 * ranges * sizeof(int64_t) + slots * sizeof(struct gossip_slot) +
+           places * sizeof(struct gossip_place) +
            (slots + 1 + (config->codec != NULL)) * chunk * sizeof(int32_t) +
            places * (count * sizeof(int32_t) + ranges * sizeof(bool)) +
            frames * frame; /* and as it is packed */
@@ -75,7 +77,8 @@ on_start(struct core *core)
     g->range_count = gossip_flow_ranges(config->gossip->count, config->chunk_elems);
     g->replica.values = calloc(config->gossip->count, sizeof *g->replica.values);
     g->replica.weight = calloc(2 * g->range_count, sizeof *g->replica.weight);
-    if (!g->replica.values || !g->replica.weight ||
+    g->copy.asked = calloc(PROTO_PEERS_MAX, g->range_count);
+    if (!g->replica.values || !g->replica.weight || !g->copy.asked ||
         !allocate_links(&g->links, config, g->range_count))
         return -ENOMEM;
     g->replica.weight_at = g->replica.weight + g->range_count;
@@ -89,6 +92,7 @@ gossip_on_end(struct core *core)
     gossip_link_gone(&g->links, core, true);
     free(g->replica.values);
     free(g->replica.weight);
+    free(g->copy.asked);
     free(g->links.slots);
     free(g->links.flows);
     free(g->links.publics.places);
@@ -126,10 +130,12 @@ static bool
 others_ahead(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
-    for (int i = 0; i < core->peers.high; i++)
-        if (view_usable(core, i) && g->of[i].known && g->of[i].said.computed > 0 &&
-            g->of[i].said.known >= g->count.total && g->of[i].said.status >= GOSSIP_TRAINING)
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_replica *said = gossip_said(core, i);
+        if (view_usable(core, i) && said && said->computed > 0 && said->known >= g->count.total &&
+            said->status >= GOSSIP_TRAINING)
             return true;
+    }
     return false;
 }
 
@@ -179,19 +185,19 @@ end_fetch(struct core *core)
 {
     struct gossip *g = &core->gossip;
     switch (gossip_copy_end(&g->copy, &g->replica, core)) {
-    case GOSSIP_FETCH_NONE:
-        break;
-    case GOSSIP_FETCH_VALUES:
+    case PROTO_OBJECT_VALUES:
         joined(core);
         break;
-    case GOSSIP_FETCH_RESULT:
+    case PROTO_OBJECT_RESULT:
         g->together = true;
         /* fall through */
-    case GOSSIP_FETCH_MEAN:
+    case PROTO_OBJECT_LAST:
         g->run.on = false;
         g->status = GOSSIP_ENDING;
         gossip_link_end(&g->links, core);
         core->config.trainer->commit(core->config.trainer_ctx, 0);
+        break;
+    default:
         break;
     }
 }
@@ -253,7 +259,7 @@ status_step(struct core *core)
     step_plan(core);
     if (gossip_snapshot_ends(&g->snapshot, core))
         return;
-    gossip_copy_step(&g->copy, &g->links, &g->replica, core);
+    gossip_copy_step(&g->copy, &g->replica, core);
     end_fetch(core);
     gossip_run_end_phase(&g->run, core);
     if (!g->run.on && !gossip_run_busy(core) && g->status == GOSSIP_TRAINING &&
@@ -299,9 +305,9 @@ static void
 refuse(struct core *core, int i, const struct proto_replica *said)
 {
     char who[PROTO_WHO_MAX];
-    if (core->gossip.of[i].refused)
+    if (core->gossip.refused >> i & 1)
         return;
-    core->gossip.of[i].refused = true;
+    core->gossip.refused |= UINT64_C(1) << i;
     report_who(core, i, who);
     core_log(core, 3,
              "%s says that it has status %u at step %llu and has computed %llu shards, another "
@@ -329,13 +335,11 @@ on_replica(struct core *core, int i, const struct proto_replica *said)
                  said->start_computed <= most;
     if (!sound) { /* without a word of it, no plan has it as a member */
         refuse(core, i, said);
-        g->of[i].known = false;
         return;
     }
-    g->of[i].said = *said;
+    g->known |= UINT64_C(1) << i;
     core->others_train |= said->status > GOSSIP_NEW;
     hear_result(g, said);
-    g->of[i].known = true;
     gossip_count_hear(&g->count, core, core->peers.peers[i].node, said->computed);
     gossip_count_hear(&g->count, core, (struct proto_node){said->start_id, said->start_incarnation},
                       said->start_computed);
@@ -349,43 +353,26 @@ hear_control(struct core *core, int i, const struct proto_msg *msg)
         g->status = g->status == GOSSIP_NEW ? GOSSIP_TRAINING : g->status;
         plan_changed(core);
     }
-}
-
-static void
-on_ask(struct core *core, int i, const struct proto_ask *ask, struct core_frame *frame)
-{
-    struct gossip *g = &core->gossip;
-    if (ask->to != core->config.self.incarnation && !mutant(MUTANT_GOSSIP_GHOST))
-        return; /* for the process that had our port before */
-    gossip_give_on_ask(&g->links, &g->replica, core, i, ask, frame);
-}
-
-static void
-on_flow(struct core *core, int i, const struct proto_flow *flow, const struct core_frame *frame)
-{
-    struct gossip *g = &core->gossip;
-    if (flow->to != core->config.self.incarnation && !mutant(MUTANT_GOSSIP_GHOST))
-        return;
-    const void *body = gossip_link_on_flow(&g->links, &g->replica, core, i, flow, frame);
-    if (!body)
-        return;
-    struct gossip_link *link = gossip_link_of(&g->links, core, core->peers.peers[i].node);
-    gossip_copy_take(&g->copy, &g->replica, core, link, flow, body);
-    gossip_link_took(&g->links, core, link);
-    end_fetch(core);
+    if (msg->type == PROTO_FETCH && g->status != GOSSIP_START)
+        gossip_copy_give(&g->copy, g->links.scratch, core, i, &msg->fetch);
 }
 
 static void
 hear_bulk(struct core *core, int i, const struct proto_msg *msg, struct core_frame *frame)
 {
-    bool ours = msg->type == PROTO_ASK || msg->type == PROTO_FLOW;
-    if (core->gossip.status == GOSSIP_START || !ours ||
-        !gossip_link_sound(&core->gossip.links, core, i, msg, frame))
+    struct gossip *g = &core->gossip;
+    bool flow = msg->type == PROTO_ASK || msg->type == PROTO_FLOW;
+    if (g->status == GOSSIP_START || (flow && !gossip_link_sound(&g->links, core, i, msg, frame)))
         return;
     if (msg->type == PROTO_ASK)
-        on_ask(core, i, &msg->ask, frame);
-    else
-        on_flow(core, i, &msg->flow, frame);
+        gossip_give_on_ask(&g->links, &g->replica, core, i, &msg->ask, frame);
+    if (msg->type == PROTO_FLOW)
+        gossip_link_on_flow(&g->links, &g->replica, core, i, &msg->flow, frame);
+    if (msg->type != PROTO_GIVE ||
+        !gossip_copy_take(&g->copy, &g->replica, core, i, &msg->give, frame->data, frame->size))
+        return;
+    gossip_link_heard(core, gossip_link_of(&g->links, core, core->peers.peers[i].node));
+    end_fetch(core);
 }
 
 /* Time in which the trainer could not run does not count as busy. */
@@ -444,8 +431,8 @@ gossip_on_applied(struct core *core, const struct core_state *now)
         g->status = GOSSIP_DONE;
         g->result = now->hash;
         for (int i = 0; i < core->peers.high; i++)
-            if (g->of[i].known)
-                hear_result(g, &g->of[i].said);
+            if (gossip_said(core, i))
+                hear_result(g, gossip_said(core, i));
         return;
     }
     if (core->config.gossip->saved)
@@ -500,6 +487,7 @@ gossip_on_beat(struct core *core, int i, const struct heartbeat_news *news)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     (void)news;
+    core->gossip.known &= ~(UINT64_C(1) << i);
     if (said->replica_count)
         on_replica(core, i, &said->replicas[0]);
 }
@@ -513,21 +501,22 @@ gossip_on_interrupt(struct core *core)
 static void
 gossip_on_peer_gone(struct core *core, int i)
 {
-    core->gossip.of[i].known = false;
+    core->gossip.known &= ~(UINT64_C(1) << i);
     gossip_link_gone(&core->gossip.links, core, false);
 }
 
 static void
 gossip_on_peer_up(struct core *core, int i)
 {
-    core->gossip.of[i].known = false;
+    core->gossip.known &= ~(UINT64_C(1) << i);
     gossip_give_settle(&core->gossip.links, core, i);
 }
 
 static void
 gossip_on_peer_forget(struct core *core, int i)
 {
-    core->gossip.of[i] = (struct gossip_peer){.known = false};
+    core->gossip.known &= ~(UINT64_C(1) << i);
+    core->gossip.refused &= ~(UINT64_C(1) << i);
 }
 
 /* --- Questions ----------------------------------------------------------------------------------- */
@@ -536,9 +525,8 @@ gossip_on_peer_forget(struct core *core, int i)
 static bool
 differs(const struct core *core, int i)
 {
-    const struct gossip_peer *peer = &core->gossip.of[i];
-    return peer->known && peer->said.status == GOSSIP_DONE &&
-           peer->said.result != core->gossip.result;
+    const struct proto_replica *said = gossip_said(core, i);
+    return said && said->status == GOSSIP_DONE && said->result != core->gossip.result;
 }
 
 static bool
@@ -548,7 +536,7 @@ gossip_may_end(const struct core *core)
         return false;
     for (int i = 0; i < core->peers.high; i++)
         if ((!core->view.of[i].beat.done || differs(core, i)) &&
-            view_lags(core, i, core->gossip.links.copied_at, core->gossip.run.compute_us))
+            view_lags(core, i, core->gossip.copy.given_at, core->gossip.run.compute_us))
             return false;
     return true;
 }
@@ -570,7 +558,7 @@ gossip_stats(const struct core *core, struct core_stats *out)
     out->shared = g->links.shared;
     out->equal = g->together;
     out->distance = g->replica.distance;
-    out->catching_up = g->status == GOSSIP_JOINING || g->copy.what != GOSSIP_FETCH_NONE;
+    out->catching_up = g->status == GOSSIP_JOINING || g->copy.what;
     if (!g->plan.active)
         return;
     out->members = (unsigned)g->plan.now.count;

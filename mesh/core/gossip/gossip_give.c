@@ -1,7 +1,6 @@
 /* gossip_give.c - see gossip_give.h. */
 #include <assert.h>
 
-#include "mesh/core/gossip/gossip_copy.h"
 #include "mesh/core/gossip/gossip_give.h"
 #include "mesh/core/gossip/gossip_internal.h"
 
@@ -87,14 +86,12 @@ give_again(struct gossip_links *links, const struct core *core, const struct gos
 static struct gossip_pass
 pass_of(const struct proto_ask *ask)
 {
-    return (struct gossip_pass){.kind = gossip_link_copies(ask->kind) ? ask->kind : 0,
-                                .plan = ask->plan_hash,
-                                .phase = ask->phase,
-                                .done = ask->range + 1}; /* with this one */
+    return (struct gossip_pass){
+        .plan = ask->plan_hash, .phase = ask->phase, .done = ask->range + 1}; /* with this one */
 }
 
-/* The flow that answers this ASK, of which `body` has the elements: of the values of this phase; async, and copies: of
- * the present ones. One part in `share` of them, or of the difference to the taker's. */
+/* The flow that answers this ASK, of which `body` has the elements: of the values of this phase; async: of the present
+ * ones. One part in `share` of them, or of the difference to the taker's. */
 static void
 fill(struct gossip_links *links, const struct core *core, const struct gossip_link *link,
      const struct proto_ask *ask, const void *body, struct gossip_slot *slot, unsigned share)
@@ -103,43 +100,38 @@ fill(struct gossip_links *links, const struct core *core, const struct gossip_li
     size_t first = gossip_range_first(&core->config, ask->range);
     size_t count = gossip_range_elems(&core->config, ask->range);
     const int32_t *mine = core->config.sum + first;
-    slot->head.weight = share ? 0 : (uint64_t)replica->weight[ask->range];
-    if (!share || core->config.gossip->async) {
+    if (core->config.gossip->async) {
         gossip_flow_clamp(slot->values, replica->values + first, count);
         mine = slot->values;
     }
-    if (share && core->config.gossip->push_sum) {
+    if (core->config.gossip->push_sum) {
         gossip_flow_share(slot->values, mine, share, count);
         slot->head.weight = (uint64_t)(replica->weight_at[ask->range] / share);
-    } else if (share) {
+    } else {
         gossip_public_give(&links->publics, core, link, ask, body, slot->values, mine, share);
     }
 }
 
-/* It is taken away from the values, but for a copy, before it is sent. */
+/* It is taken away from the values before it is sent. */
 static void
 give(struct gossip_links *links, struct gossip_replica *replica, const struct core *core,
      const struct gossip_link *link, const struct gossip_slot *slot, unsigned share)
 {
     size_t first = gossip_range_first(&core->config, slot->head.range);
     size_t count = gossip_range_elems(&core->config, slot->head.range);
-    struct gossip_note note = {.event = share ? GOSSIP_GAVE : GOSSIP_COPIED,
+    struct gossip_note note = {.event = GOSSIP_GAVE,
                                .peer = link->node,
                                .link = link->theirs,
                                .number = slot->head.number,
                                .range = slot->head.range,
-                               .share = share ? share : link->give.pass.kind,
+                               .share = share,
                                .weight = (int64_t)slot->head.weight,
                                .body = slot->values,
                                .count = count};
-    if (share) {
-        gossip_flow_give(replica->values + first, slot->values, count);
-        replica->weight[slot->head.range] -= note.weight;
-        links->shared += link->give.pass.done == core->gossip.range_count;
-    } else {
-        links->copied_at = core->awake;
-    }
-    if (share && !core->config.gossip->push_sum)
+    gossip_flow_give(replica->values + first, slot->values, count);
+    replica->weight[slot->head.range] -= note.weight;
+    links->shared += link->give.pass.done == core->gossip.range_count;
+    if (!core->config.gossip->push_sum)
         gossip_measure(replica, share, slot->values, count);
     gossip_note(&core->config, &note);
 }
@@ -149,16 +141,13 @@ make_flow(struct gossip_links *links, struct gossip_replica *replica, const stru
           struct gossip_link *link, const struct proto_ask *ask, const void *body,
           struct gossip_slot *slot)
 {
-    bool copy = gossip_link_copies(ask->kind);
-    unsigned share = copy ? 0 : gossip_link_share(core, link->node);
+    unsigned share = gossip_link_share(core, link->node);
     slot->of = link;
-    slot->head = (struct proto_flow){.kind = copy ? PROTO_FLOW_COPY : PROTO_FLOW_GIVEN,
+    slot->head = (struct proto_flow){.kind = PROTO_FLOW_GIVEN,
                                      .to = link->node.incarnation,
                                      .link = link->theirs,
                                      .number = ask->number,
-                                     .range = ask->range,
-                                     .plan_hash = ask->plan_hash,
-                                     .phase = ask->phase};
+                                     .range = ask->range};
     link->give.pass = pass_of(ask);
     fill(links, core, link, ask, body, slot, share);
     give(links, replica, core, link, slot, share);
@@ -173,8 +162,6 @@ static enum verdict
 judge(const struct core *core, const struct gossip_link *link, const struct proto_ask *ask)
 {
     const struct gossip *g = &core->gossip;
-    if (gossip_link_copies(ask->kind))
-        return gossip_copy_may_give(core, ask) ? GIVE : NOTHING;
     if (g->status > GOSSIP_QUIET)
         return NOTHING;
     int rank = gossip_rank(core, link->node);
@@ -190,22 +177,22 @@ judge(const struct core *core, const struct gossip_link *link, const struct prot
     return g->run.gives >> rank & 1 ? GIVE : NOTHING;
 }
 
-/* Is it the next range of the present pass, or the first one of a pass? Of copies any is given. */
+/* Is it the next range of the present pass, or the first one of a pass? */
 static bool
 follows_pass(const struct gossip_give *give, const struct proto_ask *ask)
 {
     const struct gossip_pass pass = pass_of(ask);
     bool same = gossip_pass_same(&give->pass, &pass);
-    return pass.kind || ask->range == (same ? give->pass.done : 0) || mutant(MUTANT_GOSSIP_AGAIN);
+    return ask->range == (same ? give->pass.done : 0) || mutant(MUTANT_GOSSIP_AGAIN);
 }
 
-/* The elements that an ASK came with; of push-sum, and of copies: any address. NULL: it lacks them, or they are changes
- * to a copy that this node does not have. */
+/* The elements that an ASK came with; of push-sum: any address. NULL: it lacks them, or they are changes to a copy that
+ * this node does not have. */
 static const void *
 ask_body(struct gossip_links *links, const struct core *core, const struct gossip_link *link,
          const struct proto_ask *ask, const struct core_frame *frame)
 {
-    if (ask->kind == PROTO_ASK_SHARE || gossip_link_copies(ask->kind))
+    if (ask->kind == PROTO_ASK_SHARE)
         return ask;
     if (ask->kind == PROTO_ASK_CHANGES && !gossip_public_has(&links->publics, link, ask->range))
         return NULL;
@@ -321,7 +308,7 @@ heed_link(struct gossip_links *links, const struct core *core, struct gossip_lin
 static bool
 asks_flow(const struct gossip_config *config, unsigned kind)
 {
-    return gossip_link_copies(kind) || (kind == PROTO_ASK_CHANGES && config->codec) ||
+    return (kind == PROTO_ASK_CHANGES && config->codec) ||
            kind == (config->push_sum ? PROTO_ASK_SHARE : PROTO_ASK_VALUES);
 }
 

@@ -45,23 +45,11 @@ gossip_link_find(const struct core *core, struct proto_node node)
     return NULL;
 }
 
-/* Of which ranks a copy is missing for the mean. */
-static inline uint64_t
-gossip_uncopied(const struct core *core)
+/* What peers[i] last said of itself; NULL: nothing is known. */
+static inline const struct proto_replica *
+gossip_said(const struct core *core, int i)
 {
-    const struct gossip_plan *plan = &core->gossip.plan;
-    return bits_below(plan->now.count) & ~(UINT64_C(1) << plan->rank) & ~core->gossip.copy.got;
-}
-
-/* Is a copy of this node waited for? */
-static inline bool
-gossip_awaits_copy(const struct core *core, struct proto_node node)
-{
-    const struct gossip_copy *copy = &core->gossip.copy;
-    int rank = gossip_rank(core, node);
-    if (copy->what == GOSSIP_FETCH_MEAN)
-        return rank >= 0 && (gossip_uncopied(core) >> rank & 1);
-    return copy->what != GOSSIP_FETCH_NONE && !copy->got && proto_node_equal(copy->from, node);
+    return core->gossip.known >> i & 1 ? &core->view.of[i].beat.replicas[0] : NULL;
 }
 
 /* What the member of this rank says; NULL: nothing is known. */
@@ -69,7 +57,7 @@ static inline const struct proto_replica *
 gossip_member(const struct core *core, size_t rank)
 {
     int i = peers_find(core, core->gossip.plan.now.members[rank].node);
-    return i >= 0 && core->gossip.of[i].known ? &core->gossip.of[i].said : NULL;
+    return i >= 0 ? gossip_said(core, i) : NULL;
 }
 
 /* Does each other member say that it has such a status in this plan, and rests for this snapshot, or for none (0)? */

@@ -59,11 +59,10 @@ gossip_link_lose(struct gossip_links *links, const struct core *core, struct gos
         if (slot->of != link)
             continue;
         slot->of = NULL;
-        if (slot->head.kind == PROTO_FLOW_GIVEN)
-            gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_LOST,
-                                                             .peer = link->node,
-                                                             .link = link->theirs,
-                                                             .number = slot->head.number});
+        gossip_note(&core->config, &(struct gossip_note){.event = GOSSIP_LOST,
+                                                         .peer = link->node,
+                                                         .link = link->theirs,
+                                                         .number = slot->head.number});
     }
 }
 
@@ -80,15 +79,7 @@ gossip_link_gone(struct gossip_links *links, const struct core *core, bool all)
 uint64_t
 gossip_link_check(const struct proto_msg *msg, const void *body, size_t count)
 {
-    const struct proto_ask *a = &msg->ask;
-    const struct proto_flow f =
-        msg->type == PROTO_FLOW ? msg->flow : (struct proto_flow){a->kind,   a->to,    a->link,
-                                                                  a->number, a->range, a->plan_hash,
-                                                                  a->phase,  0,        0};
-    uint64_t hash = mix64_pair(mix64_pair(f.kind, f.to), f.link);
-    hash = mix64_pair(mix64_pair(hash, f.number), f.range);
-    hash = mix64_pair(mix64_pair(hash, f.plan_hash), f.phase);
-    return mix64_pair(mix64_pair(hash, f.weight), check_of(body, 0, count));
+    return mix64_pair(proto_flow_hash(msg), check_of(body, 0, count));
 }
 
 void
@@ -97,8 +88,7 @@ gossip_link_post(const struct core *core, const struct gossip_link *link, struct
 {
     int i = peers_find(core, link->node);
     uint64_t *check = msg->type == PROTO_FLOW ? &msg->flow.check : &msg->ask.check;
-    bool copy = msg->type == PROTO_FLOW && msg->flow.kind == PROTO_FLOW_COPY;
-    bool packs = core->config.gossip->codec && count > 0 && !copy;
+    bool packs = core->config.gossip->codec && count > 0;
     const void *bytes = packs ? (const void *)core->gossip.links.publics.packed : body;
     size_t size = count * sizeof *body;
     if (i < 0 || core->peers.peers[i].state != PEER_UP || !core->peers.peers[i].announced)
@@ -114,12 +104,14 @@ bool
 gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
                   const struct proto_msg *msg, const struct core_frame *frame)
 {
-    uint64_t check = msg->type == PROTO_FLOW ? msg->flow.check : msg->ask.check;
+    bool flow = msg->type == PROTO_FLOW;
+    uint64_t check = flow ? msg->flow.check : msg->ask.check;
+    uint64_t to = flow ? msg->flow.to : msg->ask.to;
     bool whole = frame->size % sizeof(int32_t) == 0;
     size_t count = frame->size / sizeof(int32_t);
     if ((whole && check == gossip_link_check(msg, frame->data, count)) ||
         mutant(MUTANT_GOSSIP_CHECK))
-        return true;
+        return to == core->config.self.incarnation || mutant(MUTANT_GOSSIP_GHOST);
     links->damaged++;
     if ((links->damaged & (links->damaged - 1)) != 0)
         return false;
@@ -132,15 +124,11 @@ gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
 
 /* --- Passes -------------------------------------------------------------------------------------- */
 
-/* The one that this node is to make now, by ASKs of this kind. */
+/* The one that this node is to make now. */
 static struct gossip_pass
-pass_now(const struct core *core, unsigned kind)
+pass_now(const struct core *core)
 {
-    const struct gossip *g = &core->gossip;
-    bool planned = !kind || kind == PROTO_ASK_LAST; /* other copies are of any plan */
-    return (struct gossip_pass){.kind = (uint16_t)kind,
-                                .plan = planned ? g->plan.hash : 0,
-                                .phase = kind ? g->copy.number : g->run.phase};
+    return (struct gossip_pass){.plan = core->gossip.plan.hash, .phase = core->gossip.run.phase};
 }
 
 /* Is what is asked for still wanted? Where nodes wait for one another, only in its phase. */
@@ -148,9 +136,7 @@ static bool
 wanted(const struct core *core, const struct gossip_link *link)
 {
     const struct gossip *g = &core->gossip;
-    const struct gossip_pass *pass = &link->take.pass, now = pass_now(core, pass->kind);
-    if (gossip_link_copies(pass->kind))
-        return pass->kind == (unsigned)g->copy.what && pass->phase == now.phase;
+    const struct gossip_pass *pass = &link->take.pass, now = pass_now(core);
     if (core->config.gossip->async)
         return pass->phase == now.phase && proto_node_equal(g->run.partner, link->node);
     return g->run.on && gossip_pass_same(pass, &now);
@@ -159,7 +145,7 @@ wanted(const struct core *core, const struct gossip_link *link)
 bool
 gossip_link_made(const struct core *core, const struct gossip_pass *pass)
 {
-    const struct gossip_pass now = pass_now(core, pass->kind);
+    const struct gossip_pass now = pass_now(core);
     return core->gossip.plan.active && gossip_pass_same(pass, &now) &&
            pass->done == core->gossip.range_count;
 }
@@ -289,7 +275,7 @@ window(const struct core *core, const struct gossip_link *link)
     const struct gossip_plan *plan = &core->gossip.plan;
     const struct gossip_graph graph = gossip_graph_of(core);
     int rank = gossip_rank(core, link->node);
-    if (gossip_link_copies(link->take.pass.kind) || core->config.gossip->async || rank < 0)
+    if (core->config.gossip->async || rank < 0)
         return GOSSIP_WINDOW;
     uint64_t to =
         gossip_graph_to(&graph, (unsigned)plan->now.count, (unsigned)rank, link->take.pass.phase);
@@ -341,22 +327,16 @@ ask_more(struct gossip_links *links, const struct core *core, struct gossip_link
     for (unsigned most = window(core, link);
          next < core->gossip.range_count && take->asked - take->number < most; next++) {
         take->asked++;
-        if (gossip_link_copies(take->pass.kind)) {
-            struct proto_msg msg =
-                about(core, link, (enum proto_ask_kind)take->pass.kind, take->asked, next);
-            gossip_link_post(core, link, &msg, NULL, 0);
-        } else {
-            ask_values(links, core, link, next);
-        }
+        ask_values(links, core, link, next);
     }
 }
 
 void
-gossip_link_ask(struct gossip_links *links, const struct core *core, int i, unsigned kind)
+gossip_link_ask(struct gossip_links *links, const struct core *core, int i)
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     struct gossip_take *take = &link->take;
-    const struct gossip_pass now = pass_now(core, kind);
+    const struct gossip_pass now = pass_now(core);
     bool open = gossip_link_open(link), other = !gossip_pass_same(&take->pass, &now);
     if ((other || take->cut) && (open || awake_before(core->awake, link->ask_at)))
         return;
@@ -375,35 +355,21 @@ static const void *
 flow_body(struct gossip_links *links, const struct core *core, const struct proto_flow *flow,
           const struct core_frame *frame)
 {
-    size_t size = gossip_range_elems(&core->config, flow->range) * sizeof(int32_t);
-    bool copy = flow->kind == PROTO_FLOW_COPY;
-    int64_t weight = copy ? 0 : core->gossip.replica.weight[flow->range];
-    bool weighs = core->config.gossip->push_sum || flow->weight == 0 || copy;
+    int64_t weight = core->gossip.replica.weight[flow->range];
+    bool weighs = core->config.gossip->push_sum || flow->weight == 0;
     if (!weighs || !gossip_flow_fits(weight, (int64_t)flow->weight))
         return NULL;
-    if (copy)
-        return frame->size == size ? frame->data : NULL;
     return gossip_public_read(&links->publics, core, frame, flow->range);
 }
 
 /* Members of a snapshot have settled what is between them. What another node sends now it sends again. And a result
  * does not change. */
 static bool
-may_take(const struct core *core, const struct proto_flow *flow)
+may_take(const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     bool rests = g->snapshot.now && g->status == GOSSIP_QUIET;
-    return flow->kind != PROTO_FLOW_GIVEN || (g->status < GOSSIP_ENDING && !rests);
-}
-
-void
-gossip_link_took(struct gossip_links *links, const struct core *core, struct gossip_link *link)
-{
-    link->take.number++;
-    link->take.pass.done++;
-    links->shared += link->take.pass.done == core->gossip.range_count;
-    gossip_link_heard(core, link);
-    send_taken(core, link);
+    return g->status < GOSSIP_ENDING && !rests;
 }
 
 /* It counts. */
@@ -424,7 +390,11 @@ take_flow(struct gossip_links *links, struct gossip_replica *replica, const stru
                                                      .link = flow->link,
                                                      .number = flow->number,
                                                      .weight = (int64_t)flow->weight});
-    gossip_link_took(links, core, link);
+    link->take.number++;
+    link->take.pass.done++;
+    links->shared += link->take.pass.done == core->gossip.range_count;
+    gossip_link_heard(core, link);
+    send_taken(core, link);
 }
 
 /* It is not given, nor are those asked for behind it. Where nobody waits, the giver may know nothing more of the
@@ -440,32 +410,25 @@ take_void(const struct core *core, struct gossip_link *link)
     retry_later(core, link);
 }
 
-const void *
+void
 gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
                     const struct core *core, int i, const struct proto_flow *flow,
                     const struct core_frame *frame)
 {
     struct gossip_link *link = gossip_link_of(links, core, core->peers.peers[i].node);
     const struct gossip_take *take = &link->take;
-    bool none = flow->kind == PROTO_FLOW_VOID, copy = flow->kind == PROTO_FLOW_COPY;
+    bool none = flow->kind == PROTO_FLOW_VOID;
     bool next =
         gossip_link_open(link) && (flow->number == take->number + 1 || mutant(MUTANT_GOSSIP_TWICE));
     if (flow->range >= core->gossip.range_count || flow->link != link->mine)
-        return NULL;
+        return;
     if (!none && flow->number <= take->number)
         send_taken(core, link);
     if (next && none && frame->size == 0 && flow->weight == 0)
         take_void(core, link);
-    if (!next || none || gossip_link_copies(take->pass.kind) != copy || !may_take(core, flow))
-        return NULL;
-    if (flow->range != take->pass.done) {
-        if (copy)
-            take_void(core, link);
-        return NULL;
-    }
+    if (!next || none || flow->range != take->pass.done || !may_take(core))
+        return;
     const void *body = flow_body(links, core, flow, frame);
-    if (!body || copy)
-        return body;
-    take_flow(links, replica, core, link, flow, body);
-    return NULL;
+    if (body)
+        take_flow(links, replica, core, link, flow, body);
 }

@@ -22,15 +22,14 @@ enum {
 
 /* Flows of all ranges, one after the other. */
 struct gossip_pass {
-    uint16_t kind;        /* copies: of the ASKs; else 0 */
-    uint64_t plan, phase; /* for this phase; copies: of this number */
+    uint64_t plan, phase; /* for this phase */
     uint32_t done;        /* ranges that were given, or taken */
 };
 
 static inline bool
 gossip_pass_same(const struct gossip_pass *a, const struct gossip_pass *b)
 {
-    return a->kind == b->kind && a->plan == b->plan && a->phase == b->phase;
+    return a->plan == b->plan && a->phase == b->phase;
 }
 
 struct gossip_early {
@@ -86,10 +85,9 @@ struct gossip_links {
     uint64_t next;            /* the number of the next link */
     unsigned kept;            /* frames of early ASKs */
     struct gossip_publics publics;
-    uint64_t shared;        /* passes given or taken */
-    struct awake copied_at; /* when a copy was last given */
-    uint64_t damaged;       /* messages with a wrong check */
-    uint64_t without;       /* id of the node that this one leaves out; 0: nobody */
+    uint64_t shared;  /* passes given or taken */
+    uint64_t damaged; /* messages with a wrong check */
+    uint64_t without; /* id of the node that this one leaves out; 0: nobody */
 };
 
 /* Once memory is there: places for flows of so many values each. */
@@ -99,14 +97,12 @@ size_t gossip_link_slots(const struct gossip_config *config, size_t ranges);
 /* The link with this node; it is made when there is none. */
 struct gossip_link *gossip_link_of(struct gossip_links *links, const struct core *core,
                                    struct proto_node node);
-/* Asks peers[i] for what is missing of a copy, by ASKs of this kind; 0: of the flows of this phase. */
-void gossip_link_ask(struct gossip_links *links, const struct core *core, int i, unsigned kind);
-/* Takes the flow that was asked for. Of a copy, returns the body: the caller takes it, and says so (took). */
-const void *gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
-                                const struct core *core, int i, const struct proto_flow *flow,
-                                const struct core_frame *frame);
-void gossip_link_took(struct gossip_links *links, const struct core *core,
-                      struct gossip_link *link);
+/* Asks peers[i] for the flows of this phase that are missing. */
+void gossip_link_ask(struct gossip_links *links, const struct core *core, int i);
+/* Takes the flow that was asked for. */
+void gossip_link_on_flow(struct gossip_links *links, struct gossip_replica *replica,
+                         const struct core *core, int i, const struct proto_flow *flow,
+                         const struct core_frame *frame);
 /* A result does not change: what is open will not be taken. */
 void gossip_link_end(struct gossip_links *links, const struct core *core);
 /* What became of the flows that are open? */
@@ -118,10 +114,10 @@ bool gossip_link_made(const struct core *core, const struct gossip_pass *pass);
 /* The check of an ASK or a FLOW: the linear checksum of the body (compress/check.h), mixed with the other fields. So a
  * bit that flips on the way is seen wherever it was. */
 uint64_t gossip_link_check(const struct proto_msg *msg, const void *body, size_t count);
-/* Sends an ASK or a FLOW with its check; with a codec packed, but for copies. Does nothing without a session. */
+/* Sends an ASK or a FLOW with its check; with a codec packed. Does nothing without a session. */
 void gossip_link_post(const struct core *core, const struct gossip_link *link,
                       struct proto_msg *msg, const int32_t *body, size_t count);
-/* Is the message as it was sent? */
+/* Is an ASK or a FLOW as it was sent, and for this process? Another one may have had our port before. */
 bool gossip_link_sound(struct gossip_links *links, const struct core *core, int i,
                        const struct proto_msg *msg, const struct core_frame *frame);
 /* The weight of the edge to this member is one part in so many. Pairs average. */
@@ -147,13 +143,6 @@ static inline bool
 gossip_link_out(const struct gossip_link *link, struct awake now)
 {
     return awake_before(now, link->out_until);
-}
-
-/* Is a copy asked for in this way? */
-static inline bool
-gossip_link_copies(unsigned kind)
-{
-    return kind >= PROTO_ASK_COPY && kind <= PROTO_ASK_RESULT;
 }
 
 #endif

@@ -27,15 +27,14 @@ static bool
 may_join(const struct core *core, int i)
 {
     const struct gossip *g = &core->gossip;
-    const struct gossip_peer *peer = &g->of[i];
+    const struct proto_replica *said = gossip_said(core, i);
     /* Who is new when others have computed has to copy values first. A member begins with our plan, and says so
      * later. */
     bool late = g->count.total > g->begun &&
                 !(g->plan.active && gossip_rank(core, core->peers.peers[i].node) >= 0);
     enum gossip_status first = late ? GOSSIP_TRAINING : GOSSIP_NEW;
-    bool fits = peer->said.status != GOSSIP_NEW || peer->said.saved == g->snapshot.last;
-    return view_usable(core, i) && peer->known && peer->said.status >= first && fits &&
-           peer->said.status <= GOSSIP_QUIET && !hangs(core, i) &&
+    return view_usable(core, i) && said && said->status >= first && said->status <= GOSSIP_QUIET &&
+           (said->status != GOSSIP_NEW || said->saved == g->snapshot.last) && !hangs(core, i) &&
            !gossip_wait_out(core, core->peers.peers[i].node);
 }
 
@@ -127,11 +126,12 @@ gossip_plan_waits(const struct core *core)
         return false;
     size_t here = choose_replicas(core).count;
     for (int i = 0; i < core->peers.high; i++) {
-        if (!view_usable(core, i) || !g->of[i].known || g->of[i].said.status != GOSSIP_NEW)
+        const struct proto_replica *said = gossip_said(core, i);
+        if (!view_usable(core, i) || !said || said->status != GOSSIP_NEW)
             continue;
-        if (g->of[i].said.saved > g->snapshot.last)
+        if (said->saved > g->snapshot.last)
             return true; /* it goes on from a later checkpoint, and this node will join */
-        here += g->of[i].said.saved < g->snapshot.last;
+        here += said->saved < g->snapshot.last;
     }
     return !group_gathered(core, here);
 }
@@ -180,7 +180,8 @@ repeat(struct gossip_plan *plan, const struct core *core, const struct group_cho
         return false;
     plan->told_at = core->awake;
     for (size_t k = 1; k < choice->count; k++) {
-        if (core->gossip.of[choice->peer[k]].said.plan_hash == plan->hash)
+        const struct proto_replica *said = gossip_said(core, choice->peer[k]);
+        if (said && said->plan_hash == plan->hash)
             continue;
         missing = true;
         peers_send(core, choice->peer[k], &msg);

@@ -24,13 +24,6 @@ enum gossip_status {
     GOSSIP_STATUSES,
 };
 
-/* What a peer last said of itself. */
-struct gossip_peer {
-    bool known;   /* in this session */
-    bool refused; /* what it said could not be */
-    struct proto_replica said;
-};
-
 /* The values of this node, and how far they are from those of its neighbours. */
 struct gossip_replica {
     int64_t *values;             /* [config.gossip->count] */
@@ -51,7 +44,8 @@ struct gossip {
     uint64_t result;    /* its hash */
     uint64_t begun;     /* count.total when this node began */
     bool together;      /* another node has this result, or had it when it was heard last */
-    struct gossip_peer of[PEERS_MAX];
+    uint64_t known;     /* bitmap of peers: what they said of themselves in this session counts */
+    uint64_t refused;   /* the same: what it said could not be */
     struct gossip_told told;
     struct gossip_replica replica;
     struct gossip_links links;

@@ -115,7 +115,7 @@ ask_givers(struct gossip_links *links, const struct core *core)
     for (uint64_t left = g->run.takes; left; left &= left - 1) {
         int i = peers_find(core, g->plan.now.members[__builtin_ctzll(left)].node);
         if (i >= 0)
-            gossip_link_ask(links, core, i, 0);
+            gossip_link_ask(links, core, i);
     }
 }
 
@@ -131,7 +131,7 @@ gossip_run_stop(struct gossip_run *run, const struct gossip_links *links, const 
 bool
 gossip_run_busy(const struct core *core)
 {
-    return core->gossip.run.computing || core->gossip.copy.what == GOSSIP_FETCH_RESULT;
+    return core->gossip.run.computing || core->gossip.copy.what == PROTO_OBJECT_RESULT;
 }
 
 /* Has all been taken and given in this phase? */
@@ -213,15 +213,15 @@ exchange(struct gossip_run *run, struct gossip_links *links, const struct core *
 {
     const struct gossip *g = &core->gossip;
     int i = run->partner.id ? peers_find(core, run->partner) : -1;
-    bool serves = i >= 0 && g->of[i].known && g->of[i].said.status >= GOSSIP_TRAINING &&
-                  g->of[i].said.status <= GOSSIP_FROZEN;
+    const struct proto_replica *said = i >= 0 ? gossip_said(core, i) : NULL;
+    bool serves = said && said->status >= GOSSIP_TRAINING && said->status <= GOSSIP_FROZEN;
     if (!serves || gossip_link_made(core, &gossip_link_of(links, core, run->partner)->take.pass))
         run->partner = (struct proto_node){0, 0};
     if (!run->partner.id && run->due && g->status == GOSSIP_TRAINING)
         choose_partner(run, core);
     i = run->partner.id ? peers_find(core, run->partner) : -1;
     if (i >= 0)
-        gossip_link_ask(links, core, i, 0);
+        gossip_link_ask(links, core, i);
 }
 
 static void

@@ -92,14 +92,14 @@ follow(struct gossip_snapshot *snapshot, const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     int i = peers_find(core, g->plan.now.leader);
-    const struct proto_replica *said = i >= 0 && g->of[i].known ? &g->of[i].said : NULL;
+    const struct proto_replica *said = i >= 0 ? gossip_said(core, i) : NULL;
     if (snapshot->now == 0 && said && said->plan_hash == g->plan.hash &&
         gossip_snapshot_of(said) > snapshot->last)
         snapshot->now = said->snapshot;
 }
 
 static void
-save(struct gossip_snapshot *snapshot, const struct core *core)
+save_replica(struct gossip_snapshot *snapshot, const struct core *core)
 {
     const struct gossip *g = &core->gossip;
     const struct gossip_saved saved = {snapshot->now,     g->run.step,       g->count.total,
@@ -143,7 +143,7 @@ gossip_snapshot_step(struct gossip_snapshot *snapshot, const struct core *core, 
                  gossip_others_are(core, GOSSIP_QUIET, GOSSIP_QUIET, snapshot->now)) ||
                 (mutant(MUTANT_GOSSIP_REST) && !g->run.computing);
     if (rest && snapshot->last != snapshot->now && synced(core))
-        save(snapshot, core);
+        save_replica(snapshot, core);
     bool late = awake_reached(core->awake, awake_after(snapshot->since, GOSSIP_SNAPSHOT_MAX_US));
     if (!leads || !(late || all_saved(core)))
         return false;

@@ -44,16 +44,15 @@ static bool
 owes(const struct core *core, const struct gossip_link *link, int i)
 {
     const struct gossip *g = &core->gossip;
-    const struct proto_replica *said = &g->of[i].said;
-    bool member = gossip_rank(core, link->node) >= 0;
+    const struct proto_replica *said = gossip_said(core, i);
+    if (!view_usable(core, i) || !said)
+        return false; /* the plan ends by itself */
+    if (g->copy.what && g->copy.take.of[i].under_way > 0)
+        return true;
+    if (gossip_rank(core, link->node) < 0)
+        return false;
     bool here = said->plan_hash == g->plan.hash &&
                 (core->config.gossip->async || said->phase >= g->run.phase);
-    if (!view_usable(core, i) || !g->of[i].known)
-        return false; /* the plan ends by itself */
-    if (gossip_awaits_copy(core, link->node))
-        return true;
-    if (!member)
-        return false;
     if (said->plan_hash != g->plan.hash || gossip_link_keeps(&g->links, link) ||
         (here && awaits_flow(core, link)))
         return true;
@@ -125,7 +124,7 @@ all_here(const struct core *core, uint64_t without[SELF + 1])
     without[SELF] = g->links.without;
     for (int i = 0; i < core->peers.high; i++) {
         here |= (uint64_t)view_usable(core, i) << i;
-        without[i] = g->of[i].known ? g->of[i].said.without : 0;
+        without[i] = gossip_said(core, i) ? gossip_said(core, i)->without : 0;
     }
     return here;
 }

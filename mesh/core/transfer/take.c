@@ -22,6 +22,14 @@ take_skip(struct take *take, uint64_t block)
     take->whole--;
 }
 
+void
+take_own(struct take *take, int i, unsigned part, uint64_t each)
+{
+    assert(each > 0 && (part + 1) * each <= take->count);
+    take->each = each;
+    take->of[i].part = part;
+}
+
 bool
 take_wants(const struct take *take, uint64_t block)
 {
@@ -55,7 +63,7 @@ void
 take_gone(struct take *take, int i)
 {
     donor_free(take, i);
-    take->of[i] = (struct take_donor){.ask_us = take->ask_us};
+    take->of[i] = (struct take_donor){.ask_us = take->ask_us, .part = take->of[i].part};
 }
 
 void
@@ -71,21 +79,22 @@ take_begin(struct take *take, const struct proto_fetch *what, uint64_t first, ui
     take->what = *what;
     take->first = first;
     take->count = take->whole = count;
-    take->here = take->next = take->gives = 0;
+    take->here = take->next = take->gives = take->each = 0;
     take->turn++;
     memset(take->blocks, MISSING, count);
     take_again(take);
 }
 
-/* The next run of missing blocks, at most a window. */
+/* The next run of missing blocks that peers[i] has, at most a window. */
 static uint64_t
-blocks_missing(const struct take *take, uint64_t *first)
+blocks_missing(const struct take *take, int i, uint64_t *first)
 {
-    uint64_t count = 0;
-    for (*first = take->next; *first < take->count && take->blocks[*first] != MISSING; ++*first)
-        ;
-    while (count < TAKE_WINDOW && *first + count < take->count &&
-           take->blocks[*first + count] == MISSING)
+    uint64_t count = 0, begin = take->each * take->of[i].part;
+    uint64_t end = take->each ? begin + take->each : take->count;
+    *first = begin > take->next ? begin : take->next;
+    while (*first < end && take->blocks[*first] != MISSING)
+        ++*first;
+    while (count < TAKE_WINDOW && *first + count < end && take->blocks[*first + count] == MISSING)
         count++;
     return count;
 }
@@ -130,11 +139,11 @@ donor_step(struct take *take, const struct core *core, int i)
         return ++donor->tries < TAKE_TRIES; /* the others first */
     }
     uint64_t at, count;
-    while (donor->under_way <= TAKE_WINDOW && (count = blocks_missing(take, &at)) > 0) {
-        take->next = at;
+    while (donor->under_way <= TAKE_WINDOW && (count = blocks_missing(take, i, &at)) > 0) {
+        take->next = take->each ? 0 : at;
         blocks_ask(take, core, i, at, count);
     }
-    if (donor->under_way == 0)
+    if (donor->under_way == 0 && !take->each)
         blocks_help(take, core, i);
     return true;
 }

@@ -8,6 +8,8 @@
  * next time, when it has twice the time; meanwhile the others are asked for them. After TAKE_TRIES it is given up. When
  * nothing is missing any more, who has nothing to send takes over a block of one that has two or more to send.
  *
+ * Of some objects each donor has blocks of its own (take_own).
+ *
  * Who uses it says what is taken, who may give it, and whether a block that came is right (fetch.h: a state, by its
  * list; files.h: files, by the program). */
 #ifndef MESH_TAKE_H
@@ -27,6 +29,7 @@ struct take_donor {
     struct awake since; /* when it was asked or answered */
     uint64_t ask_us;    /* without a block after this time it is late */
     unsigned tries;
+    unsigned part; /* the blocks that it has, if each has its own */
 };
 
 struct take {
@@ -36,6 +39,7 @@ struct take {
     uint64_t here, whole;            /* so many are here, of so many that are wanted */
     uint64_t next;                   /* all below it are here, asked for or not wanted */
     unsigned turn;                   /* the donor that is asked first: each time another one */
+    uint64_t each;                   /* so many blocks are a part; 0: each donor has all */
     uint64_t gives;                  /* bitmap of those who give it */
     uint64_t ask_us;                 /* of a donor's first try */
     struct take_donor of[PEERS_MAX]; /* index: as in struct peers */
@@ -47,6 +51,8 @@ void take_init(struct take *take, uint8_t *blocks, uint64_t ask_us);
 void take_begin(struct take *take, const struct proto_fetch *what, uint64_t first, uint64_t count);
 /* Before anybody was asked: this block is not wanted. */
 void take_skip(struct take *take, uint64_t block);
+/* The same: peers[i] has only blocks [part * each, (part + 1) * each). All who give have a part. */
+void take_own(struct take *take, int i, unsigned part, uint64_t each);
 /* What is here stays; what was under way is missing, and all donors are as new. */
 void take_again(struct take *take);
 /* Asks those of this bitmap. Returns who is given up: late too often. */

@@ -8,6 +8,7 @@
  *     PAGE    of the checkpoint  its step             a file
  *     NAMES   which files        HELLO's job hash     the manifest of files of the job
  *     FILES   the same           the same             what is in them
+ *     VALUES, LAST, RESULT: of gossip (gossip_copy.h)
  *
  * FETCH asks for blocks of one, GIVE has one block; an empty GIVE says that there is none. take.h takes the blocks of
  * an object from several donors, give.h gives them; files.h is the program's files on both sides, fetch.h the way of
