@@ -199,6 +199,14 @@ core_away(struct core *core)
     core_tell(core);
 }
 
+/* Who gives data files sends large messages: only who has a bulk connection from us may (sessions.h). */
+static void
+core_meet_donors(struct core *core)
+{
+    for (int i = 0; core->files.takes && core->config.hello.wants_job && i < core->peers.high; i++)
+        sessions_open_bulk(&core->peers, core, i);
+}
+
 /* Let every part do what has become possible. */
 static void
 core_settle(struct core *core)
@@ -206,6 +214,7 @@ core_settle(struct core *core)
     core_news(core);
     if (core->leaving)
         return;
+    core_meet_donors(core);
     files_step(&core->files, core);
     if (core->config.hello.wants_job)
         return;
