@@ -85,7 +85,8 @@ struct data_spec {
     bool reproduce;              /* the targets of a sample are its own values */
     /* csv, npy: no column is a label, and all rows are test samples, in order; images: `file` is one, or a folder */
     bool bare;
-    struct manifest *files; /* of data_open: where the files that are read are noted */
+    struct manifest *files;       /* of data_open: where the files that are read are noted */
+    const struct manifest *known; /* these files were hashed just now: not again; NULL: none was */
 };
 
 struct data_info {

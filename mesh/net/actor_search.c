@@ -127,6 +127,8 @@ files_are_here(struct mesh *mesh, void *ctx)
     while (core_files_here(mesh->core)) {
         if (!taking->next(mesh->setup.ctx, &want))
             return true;
+        if (want.count == 0)
+            return false;
         core_want_files(mesh->core, clock_us(), &want);
     }
     return false;

@@ -72,7 +72,8 @@ data_hash(const struct data_spec *spec, const struct manifest *manifest)
 static int
 set_name(struct data_set *set, const struct data_spec *spec, struct why *why)
 {
-    int rc = manifest_read(&set->manifest, why);
+    bool known = spec->known && manifest_like(&set->manifest, spec->known);
+    int rc = known ? 0 : manifest_read(&set->manifest, why);
     set->info.hash = set->manifest.count > 0 ? data_hash(spec, &set->manifest) : set_hash(set);
     return rc;
 }

@@ -146,6 +146,27 @@ manifest_read(struct manifest *m, struct why *why)
     return rc;
 }
 
+bool
+manifest_like(struct manifest *m, const struct manifest *read)
+{
+    size_t size = (size_t)read->blocks * MANIFEST_HASH;
+    bool same = !m->full && m->count == read->count;
+    for (size_t i = 0; same && i < m->count; i++)
+        same = read->file[i].path && strcmp(m->file[i].path, read->file[i].path) == 0 &&
+               strcmp(m->file[i].name, read->file[i].name) == 0;
+    void *block = same ? malloc(size + 1) : NULL;
+    if (!block)
+        return false;
+    for (size_t i = 0; i < m->count; i++) {
+        m->file[i].first = read->file[i].first;
+        m->file[i].size = read->file[i].size;
+    }
+    m->block = memcpy(block, read->block, size);
+    m->blocks = read->blocks;
+    m->size = read->size;
+    return true;
+}
+
 /* --- The text ---------------------------------------------------------------------------------- */
 
 size_t

@@ -50,6 +50,8 @@ void manifest_note(struct manifest *manifest, const char *dir, const char *path)
 void manifest_note_as(struct manifest *manifest, const char *name, const char *path);
 /* Reads all noted files for their sizes and blocks. Returns 0 or a negative errno with `why`. */
 int manifest_read(struct manifest *manifest, struct why *why);
+/* Takes sizes and blocks from one that was read, if that is of the same paths. */
+bool manifest_like(struct manifest *manifest, const struct manifest *read);
 void manifest_fini(struct manifest *manifest);
 
 /* The text above: its size, and the text into out[manifest_text_size]. */

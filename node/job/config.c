@@ -329,6 +329,7 @@ config_data_spec(const struct config *config, struct data_spec *out)
         .label = or_null(config->data.label),
         .ignored = or_null(config->data.ignored),
         .reproduce = config->data.reproduce,
+        .known = config->data.known,
         .standardise = config->data.standardise,
         .augment = config->data.augmented ? config->data.augment : (struct data_augment){0},
     };

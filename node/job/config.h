@@ -63,6 +63,8 @@ struct config {
         bool regression, reproduce, standardise;
         bool augmented;
         struct data_augment augment; /* if `augmented` */
+        const struct manifest
+            *known; /* no key: what is in the folder, when that was hashed just now */
     } data;
     struct {
         struct nn_shape input; /* dims 0: taken from the data */

@@ -14,7 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { NAME_DIGITS = 16, WALK_FDS = 16 };
+enum { NAME_DIGITS = 16, WALK_FDS = 16, PAGE = 4096 };
 
 static int
 cache_refuse(const char *path, const char *what, struct why *why)
@@ -104,29 +104,44 @@ cache_used(const char *path)
     return used;
 }
 
-/* The folder that nobody has used for the longest time; "" there is none. Returns the bytes of all. */
-static uint64_t
-cache_look(const char *root, char oldest[CONFIG_PATH_MAX])
+struct folder {
+    char path[CONFIG_PATH_MAX];
+    time_t used; /* for the last time */
+    uint64_t bytes;
+};
+
+static int
+by_time(const void *a, const void *b)
 {
-    uint64_t all = 0;
-    time_t first = 0;
-    DIR *dir = opendir(root);
-    oldest[0] = '\0';
-    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
-        char path[CONFIG_PATH_MAX];
+    const struct folder *one = a, *two = b;
+    return (one->used > two->used) - (one->used < two->used);
+}
+
+/* All folders of manifests, the longest unused one first. Returns how many; the caller frees *out. */
+static size_t
+cache_look(const char *root, struct folder **out)
+{
+    size_t count = 0;
+    struct dirent **entry;
+    int entries = scandir(root, &entry, NULL, NULL);
+    *out = calloc(entries > 0 ? (size_t)entries : 1, sizeof **out);
+    for (int i = 0; i < entries; free(entry[i++])) {
+        struct folder *f = *out ? &(*out)[count] : NULL;
         struct stat status;
-        if (!is_set(entry->d_name) ||
-            snprintf(path, sizeof path, "%s/%s", root, entry->d_name) >= (int)sizeof path)
+        if (!f || !is_set(entry[i]->d_name) ||
+            snprintf(f->path, sizeof f->path, "%s/%s", root, entry[i]->d_name) >=
+                (int)sizeof f->path ||
+            stat(f->path, &status) != 0)
             continue;
-        all += bytes_there(path);
-        if (stat(path, &status) != 0 || cache_used(path) || (oldest[0] && status.st_mtime >= first))
-            continue;
-        first = status.st_mtime;
-        snprintf(oldest, CONFIG_PATH_MAX, "%s", path);
+        f->used = status.st_mtime;
+        f->bytes = bytes_there(f->path);
+        count++;
     }
-    if (dir)
-        closedir(dir);
-    return all;
+    if (entries >= 0)
+        free(entry);
+    if (*out)
+        qsort(*out, count, sizeof **out, by_time);
+    return count;
 }
 
 static uint64_t
@@ -137,30 +152,62 @@ disk_free(const char *path)
 }
 
 static int
+cache_full(const char *path, uint64_t size, struct why *why)
+{
+    return why_error(why, -ENOSPC,
+                     "%s: the data need %llu bytes, the disk has %llu free ones, the cache at most "
+                     "%llu; --cache names another folder",
+                     path, (unsigned long long)size, (unsigned long long)disk_free(path),
+                     (unsigned long long)CACHE_BYTES_MAX);
+}
+
+/* Whole pages of files. */
+static uint64_t
+cache_need(const struct manifest *manifest)
+{
+    uint64_t need = 0;
+    for (size_t i = 0; i < manifest->count; i++)
+        need += (manifest->file[i].size + PAGE - 1) / PAGE * PAGE;
+    return need;
+}
+
+static bool
+cache_fits(uint64_t all, uint64_t more, const char *root)
+{
+    return all + more <= CACHE_BYTES_MAX && more <= disk_free(root);
+}
+
+/* Deletes folders that nobody uses until there is room for `more`. Returns 0 or a negative errno with `why`. */
+static int
+cache_shrink(const char *root, uint64_t more, struct why *why)
+{
+    struct folder *list;
+    size_t count = cache_look(root, &list);
+    uint64_t all = 0;
+    int rc = 0;
+    for (size_t i = 0; i < count; i++)
+        all += list[i].bytes;
+    for (size_t i = 0; i < count && !rc && !cache_fits(all, more, root); i++) {
+        if (cache_used(list[i].path))
+            continue;
+        nftw(list[i].path, remove_one, WALK_FDS, FTW_PHYS | FTW_DEPTH);
+        all -= list[i].bytes;
+        if (access(list[i].path, F_OK) ==
+            0) /* of another user, or on a disk that cannot be written */
+            rc = cache_refuse(list[i].path, "cannot be deleted to make room", why);
+    }
+    free(list);
+    return rc;
+}
+
+static int
 cache_room(const char *root, const char *path, uint64_t size, struct why *why)
 {
-    char oldest[CONFIG_PATH_MAX];
     uint64_t there = bytes_there(path), more = size > there ? size - there : 0;
-    for (;;) {
-        uint64_t all = cache_look(root, oldest), free = disk_free(root);
-        if (all + more <= CACHE_BYTES_MAX && more <= free)
-            return 0;
-        if (oldest[0]) {
-            nftw(oldest, remove_one, WALK_FDS, FTW_PHYS | FTW_DEPTH);
-            if (access(oldest, F_OK) ==
-                0) /* of another user, or on a disk that cannot be written */
-                return cache_refuse(oldest, "cannot be deleted to make room", why);
-            continue;
-        }
-        if (more <= free && size <= CACHE_BYTES_MAX) /* all others are in use */
-            return 0;
-        return why_error(
-            why, -ENOSPC,
-            "%s: the data have %llu bytes, the disk %llu free bytes, the cache at most %llu; "
-            "--cache names another folder",
-            root, (unsigned long long)size, (unsigned long long)free,
-            (unsigned long long)CACHE_BYTES_MAX);
-    }
+    int rc = cache_shrink(root, more, why);
+    if (rc || (more <= disk_free(root) && size <= CACHE_BYTES_MAX)) /* all others may be in use */
+        return rc;
+    return cache_full(root, size, why);
 }
 
 /* --- One folder --------------------------------------------------------------------------------- */
@@ -186,7 +233,7 @@ cache_open(struct cache *cache, const struct config *config, const struct manife
     if (cache->lock < 0 || flock(cache->lock, LOCK_SH | LOCK_NB) != 0)
         return cache_refuse(cache->path, "cannot be used", why);
     futimens(cache->lock, NULL); /* used now */
-    return cache_room(root, cache->path, manifest->size, why);
+    return cache_room(root, cache->path, cache_need(manifest), why);
 }
 
 void
@@ -212,6 +259,7 @@ prepare_file(const struct cache *cache, struct manifest_file *file, struct why *
         return cache_refuse(path, "cannot be written", why);
     rc = ftruncate(fd, (off_t)file->size) == 0 ? 0 : cache_refuse(path, "cannot be written", why);
     close(fd);
+    free(file->path);
     file->path = strdup(path);
     return rc || file->path ? rc : why_error(why, -ENOMEM, "no memory for the list of files");
 }
@@ -241,7 +289,9 @@ cache_write_part(void *ctx, size_t file, uint64_t offset, size_t at, size_t size
         return cache_refuse(path, "cannot be written", w->why);
     for (ssize_t n = 1; size > 0 && !rc; size -= (size_t)n, at += (size_t)n, offset += (size_t)n) {
         n = pwrite(fd, w->data + at, size, (off_t)offset);
-        if (n <= 0 && (n == 0 || errno != EINTR))
+        if (n < 0 && errno == ENOSPC)
+            rc = cache_full(path, cache_need(w->manifest), w->why);
+        else if (n <= 0 && (n == 0 || errno != EINTR))
             rc = cache_refuse(path, "cannot be written", w->why);
         n = n < 0 ? 0 : n;
     }

@@ -14,7 +14,7 @@
 #include "proto/clock.h"
 #include "proto/mix.h"
 
-enum { HINT_US = 5000000, TEXT_MAX = 512 << 20, LINE = 256 + CONFIG_PATH_MAX };
+enum { HINT_US = 5000000, ROOM_US = 5000000, TEXT_MAX = 512 << 20, LINE = 256 + CONFIG_PATH_MAX };
 
 struct taking {
     struct config *config;
@@ -28,6 +28,7 @@ struct taking {
     uint64_t here, next;      /* blocks that are here; below next none is missing */
     uint64_t begun_us, taken; /* bytes that came */
     bool hinted;              /* that nobody gives them */
+    uint64_t room_at;         /* there was no room on the disk: looks again then; 0: there was */
     int rc;                   /* why it ended early, with `why` */
     struct why *why;
 };
@@ -113,20 +114,41 @@ open_cache(struct taking *t)
     int rc = cache_open(t->cache, t->config, &t->manifest, t->why);
     rc = rc ? rc : cache_prepare(t->cache, &t->manifest, t->why);
     rc = rc ? rc : look_at_cache(t);
-    if (!rc)
+    if (!rc && t->taken == 0)
         tell_begin(t);
     return rc;
+}
+
+/* A disk that is too small may have room later. */
+static void
+wait_for_room(struct taking *t)
+{
+    char line[LINE + sizeof t->why->line];
+    if (t->rc != -ENOSPC)
+        return;
+    snprintf(line, sizeof line, "%s. Until there is room this node only watches", t->why->line);
+    if (t->room_at == 0)
+        taking_say(t, 4, line);
+    t->room_at = clock_us() + ROOM_US;
+    free(t->missing);
+    t->missing = NULL;
+    t->here = t->next = 0;
+    t->rc = 0;
+    cache_close(t->cache);
 }
 
 static bool
 block_came(struct taking *t, const struct core_file_block *came)
 {
+    if (!t->missing)
+        return true; /* there is no room */
     if (!manifest_block_good(&t->manifest, came->block, came->data, came->size))
         return false;
     t->rc = t->rc ? t->rc : cache_write(&t->manifest, came->block, came->data, t->why);
     t->here += t->missing[came->block];
     t->missing[came->block] = 0;
     t->taken += came->size;
+    wait_for_room(t);
     return true;
 }
 
@@ -147,8 +169,14 @@ next_run(void *ctx, struct core_files *want)
         want->names = true;
         return true;
     }
+    want->count = 0;
+    if (!t->missing && clock_us() < t->room_at)
+        return true;
     if (!t->missing)
         t->rc = open_cache(t);
+    wait_for_room(t);
+    if (!t->rc && !t->missing)
+        return true;
     while (!t->rc && t->next < t->manifest.blocks && !t->missing[t->next])
         t->next++;
     if (t->rc || t->next == t->manifest.blocks)
@@ -182,10 +210,10 @@ tell_doing(void *ctx, const struct mesh_status *status, uint64_t taking_us)
     double seconds = t->begun_us ? (double)(now - t->begun_us) * 1e-6 : 0;
     if (seconds > 0 && t->taken > 0)
         term_time(left, (1 - part) * (double)t->manifest.size * seconds / (double)t->taken);
-    snprintf(line, sizeof line, "taking %s: %.0f %% of %.1f MB%s%s%s  %u node%s",
-             of_group(t->group), 100 * part, (double)t->manifest.size / 1e6, left[0] ? "  " : "",
-             left, left[0] ? " left" : "", status->core.here - 1,
-             status->core.here == 2 ? "" : "s");
+    snprintf(line, sizeof line, "%s %s: %.0f %% of %.1f MB%s%s%s  %u node%s",
+             t->parsed && !t->missing ? "no room for" : "taking", of_group(t->group), 100 * part,
+             (double)t->manifest.size / 1e6, left[0] ? "  " : "", left, left[0] ? " left" : "",
+             status->core.here - 1, status->core.here == 2 ? "" : "s");
     show_doing(&t->show, line, now);
 }
 
@@ -208,10 +236,14 @@ taking_run(struct taken *taken, struct config *config, unsigned group, struct wh
     show_init(&t.show, config->quiet);
     int rc = taking_search(&t);
     show_fini(&t.show);
-    if (!rc && group == SHARE_DATA)
+    if (!rc && group == SHARE_DATA) {
         snprintf(config->data.dir, sizeof config->data.dir, "%s", t.cache->path);
-    else if (!rc)
+        taken->data = t.manifest;
+        t.manifest = (struct manifest){.count = 0};
+        config->data.known = &taken->data;
+    } else if (!rc) {
         snprintf(config->model.from, sizeof config->model.from, "%s", t.manifest.file[0].path);
+    }
     manifest_fini(&t.manifest);
     free(t.missing);
     free(t.text.bytes);
@@ -224,4 +256,5 @@ taking_close(struct taken *taken)
     for (size_t i = 0; i < SHARE_GROUPS; i++)
         if (taken->open[i])
             cache_close(&taken->cache[i]);
+    manifest_fini(&taken->data);
 }

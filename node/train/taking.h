@@ -12,10 +12,12 @@
 struct taken {
     struct cache cache[SHARE_GROUPS];
     bool open[SHARE_GROUPS];
+    struct manifest data; /* of the data: config->data.known */
 };
 
-/* Takes a group of files of config's job, from whoever has it, however long that lasts. Returns 0, -EINTR after Ctrl-C,
- * or another negative errno with `why`. */
+/* Takes a group of files of config's job, from whoever has it, however long that lasts. Where the disk is too small it
+ * says so once, and watches until there is room. Returns 0, -EINTR after Ctrl-C, or another negative errno with
+ * `why`. */
 int taking_run(struct taken *taken, struct config *config, unsigned group, struct why *why);
 void taking_close(struct taken *taken);
 

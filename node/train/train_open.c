@@ -445,7 +445,9 @@ open_job(struct run *run, struct why *why)
     job_close(&run->job);
     run->job = (struct job){.data = NULL};
     rc = taking_run(&run->taken, config, SHARE_DATA, why);
-    return rc ? rc : job_open(&run->job, config, why);
+    rc = rc ? rc : job_open(&run->job, config, why);
+    config->data.known = NULL;
+    return rc;
 }
 
 int

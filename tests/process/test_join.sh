@@ -90,6 +90,24 @@ for source in table text npy idx cifar images; do
     GROUP=$GROUP-x
 done
 
+# A disk without room for the data: it says so in one line and watches, and takes part when there is room.
+small() { # COMMAND ...: sees the small disk
+    nsenter --target "${PID[small]}" --mount "$@"
+}
+if unshare --mount true 2>/dev/null; then
+    mkdir -p "$WORK/disk" "$WORK/at-small"
+    node one "$WORK/images.yaml" --data "$WORK/images" --peers 2
+    (cd "$WORK/at-small" && exec unshare --mount sh -c "mount -t tmpfs -o size=16k none '$WORK/disk' && exec '$MESHNODE' --cache '$WORK/disk' \
+        --out '$WORK/small' --threads 1 --peers 2 --set 'mesh.group=$GROUP' $LINK") >"$WORK/small.log" 2>&1 </dev/null &
+    PID[small]=$!
+    wait_until 30 "small to watch" says small "^warning: $WORK/disk: the data need [0-9]+ bytes, the disk has [0-9]+ free ones.* only watches\$"
+    small mount -o remount,size=16m "$WORK/disk"
+    finished 60 one small
+    same_hash one small
+    [ "$(grep -c "only watches" "$WORK/small.log")" = 1 ] || fail "said more than once: $(cat "$WORK/small.log")"
+    GROUP=$GROUP-x
+fi
+
 # Five nodes, of which two have the data. One of these dies while it gives, and a node that takes dies, too, and what it
 # has is damaged by that. A third one gets a block with a wrong bit. All that come again come to the same weights.
 [ -x "$FAILNODE" ] || skip "no program $FAILNODE: make failpoints"

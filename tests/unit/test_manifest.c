@@ -102,6 +102,21 @@ TEST(blocks_are_of_all_files_in_a_row)
     free(out);
 }
 
+TEST(of_the_same_files_nothing_is_hashed_again)
+{
+    OWNED(manifest_fini) struct manifest m, same = {.count = 0};
+    open_files(&m);
+    for (size_t i = 0; i < FILES; i++) {
+        assert_false(manifest_like(&same, &m)); /* not all of them */
+        manifest_note_as(&same, m.file[i].name, m.file[i].path);
+    }
+    assert_true(manifest_like(&same, &m));
+    assert_int_equal(manifest_hash(&same), manifest_hash(&m));
+    assert_int_equal(same.size, m.size);
+    m.file[1].path[0] = 'x';
+    assert_false(manifest_like(&same, &m));
+}
+
 TEST(the_text_comes_back_and_names_the_data)
 {
     OWNED(manifest_fini) struct manifest m;
