@@ -1,5 +1,5 @@
-/* replay_actor.h - what the files of a replay of gossip share: the nodes that do their events again. replay_gossip.c
- * begins and goes through the journals, replay_flows.c does what concerns other nodes. */
+/* replay_actor.h - what the files of a replay share: the nodes that do their events again. replay.c begins and goes
+ * through the journals, replay_flows.c does what concerns other nodes. */
 #ifndef NODE_REPLAY_ACTOR_H
 #define NODE_REPLAY_ACTOR_H
 
@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "mesh/core/gossip/gossip_flow.h"
+#include "node/base/term.h"
 #include "node/commands/replay_lines.h"
 #include "node/commands/replay_pieces.h"
 #include "node/train/replica.h"
+#include "node/train/work.h"
 
 /* One start of a node. */
 struct actor {
@@ -29,12 +31,18 @@ struct actor {
     int32_t *copied;               /* copies that came last; NULL: none came */
     struct core_task task;
     struct state state;
-    bool ended; /* it has a result: */
-    char hex[REPLAY_HEX_SIZE];
+    bool ended;   /* it has a result: */
+    char hex[65]; /* SHA-256 of its parameters, as result.json has it */
 };
 
 struct replay {
-    struct replay_base base;
+    const struct config *config;
+    struct job job;
+    struct pool *pool;
+    struct work *work;
+    int32_t *own; /* a vector of work */
+    struct term term;
+    uint64_t begun_ms, next_ms; /* when the replay began, and when it says next how far it is */
     struct replay_journals journals;
     struct replay_pieces pieces;
     struct actor *actor; /* [pieces.start_count] */

@@ -1,4 +1,4 @@
-/* replay_cover.h - did the steps of the replicas use the shards that their plans gave them? For replay_gossip.c.
+/* replay_cover.h - did the steps of the replicas use the shards that their plans gave them? For replay.c.
  *
  * A plan divides the shards of a step over its members: by their number and rank alone (cost.h). So
  *

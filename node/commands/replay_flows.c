@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "node/train/model_file.h"
+
 /* --- Flows ---------------------------------------------------------------------------------------- */
 
 static size_t

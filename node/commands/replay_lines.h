@@ -1,5 +1,5 @@
 /* replay_lines.h - the lines of metrics.jsonl against the steps that a replay has computed. For
- * replay_gossip.c.
+ * replay.c.
  *
  * A line is about a step that the node computed, and has its loss. The replay comes to the same loss, to
  * the digits that the line has, and to all else that the line says of it. Of what it did not need, it only knows that
@@ -8,7 +8,7 @@
 #ifndef NODE_REPLAY_LINES_H
 #define NODE_REPLAY_LINES_H
 
-#include "node/commands/replay_base.h"
+#include "node/commands/replay_journals.h"
 
 struct replay_step {
     size_t journal;  /* of whom */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "node/commands/replay_base.h"
+#include "node/commands/replay_journals.h"
 #include "proto/bits.h"
 
 /* --- Names ---------------------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ replay_pieces_next(const struct replay_pieces *pieces, const struct replay_start
 
 /* Can a node of this job have written it? */
 static bool
-sound(const struct gossip_note *note, const struct replay_rules *rules)
+sound_note(const struct gossip_note *note, const struct replay_rules *rules)
 {
     bool makes = replay_pieces_makes(note);
     bool flow = replay_pieces_asks(note) || makes || replay_pieces_takes(note);
@@ -107,12 +107,6 @@ sound(const struct gossip_note *note, const struct replay_rules *rules)
 typedef int visit(struct replay_pieces *pieces, const struct replay_start *start,
                   const struct gossip_note *note, struct why *why);
 
-static struct replay_cursor
-at_start(const struct replay_start *start)
-{
-    return (struct replay_cursor){.record = {.at = start->at, .size = JOURNAL_START_SIZE}};
-}
-
 /* Every event of every start, in the order of each journal. A start ends where the visitor returns -ENOENT. */
 static int
 each(struct replay_pieces *pieces, visit *fn, struct why *why)
@@ -120,7 +114,7 @@ each(struct replay_pieces *pieces, visit *fn, struct why *why)
     int rc = 0;
     for (size_t s = 0; s < pieces->start_count && !rc; s++) {
         struct replay_start *start = &pieces->start[s];
-        struct replay_cursor cursor = at_start(start);
+        struct replay_cursor cursor = replay_pieces_begin(start);
         struct gossip_note note;
         while (!rc && replay_pieces_next(pieces, start, &cursor, &note))
             rc = fn(pieces, start, &note, why);
@@ -149,7 +143,7 @@ count(struct replay_pieces *pieces, size_t folder, const struct replay_rules *ru
             continue;
         }
         if (!gossip_journal_get(&names, record.type, record.data, record.size, &note) ||
-            !sound(&note, rules))
+            !sound_note(&note, rules))
             return why_error(why, -EBADMSG,
                              "%s/" JOURNAL_FILE ": the record of type %u at byte %zu is not of "
                              "this job",
@@ -323,10 +317,9 @@ find_pieces(struct replay_pieces *pieces, bool push_sum, struct why *why)
     return rc || push_sum ? rc : each(pieces, check_asked, why);
 }
 
-/* Does a later start in the same folder go on from this snapshot? */
-static bool
-goes_on_from(const struct replay_pieces *pieces, const struct replay_start *start,
-             uint64_t snapshot)
+bool
+replay_pieces_resumed(const struct replay_pieces *pieces, const struct replay_start *start,
+                      uint64_t snapshot)
 {
     const struct replay_start *later = start + 1, *end = pieces->start + pieces->start_count;
     for (; later < end && later->folder == start->folder; later++)
@@ -340,13 +333,13 @@ static bool
 matters(const struct replay_pieces *pieces, const struct replay_start *start)
 {
     struct replay_start whole = *start;
-    struct replay_cursor cursor = at_start(start);
+    struct replay_cursor cursor = replay_pieces_begin(start);
     struct gossip_note note;
     whole.end = SIZE_MAX;
     while (replay_pieces_next(pieces, &whole, &cursor, &note))
         if (cursor.record.at >= start->end &&
             (note.event == GOSSIP_MEAN || note.event == GOSSIP_RESULT ||
-             (note.event == GOSSIP_SAVED && goes_on_from(pieces, start, note.number))))
+             (note.event == GOSSIP_SAVED && replay_pieces_resumed(pieces, start, note.number))))
             return true;
     return false;
 }

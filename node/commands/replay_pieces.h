@@ -1,5 +1,5 @@
 /* replay_pieces.h - what the journals of a run that gossiped say: who started, and which pieces of values went from
- * whom to whom. For replay_gossip.c.
+ * whom to whom. For replay.c.
  *
  * A journal may have lost its end: the power failed, and all went on from a checkpoint before. What others did with the
  * values that were lost came to nothing, too. So a start ends where it needs what is in no journal. If something later
@@ -8,7 +8,7 @@
 #ifndef NODE_REPLAY_PIECES_H
 #define NODE_REPLAY_PIECES_H
 
-#include "node/commands/replay_base.h"
+#include "node/commands/replay_journals.h"
 #include "node/train/gossip_journal.h"
 
 /* One start of a node. */
@@ -95,21 +95,31 @@ struct replay_rules {
     size_t ranges; /* in which values travel */
 };
 
-/* Where somebody reads; zeros, with the record of a start. */
+/* Where somebody reads. */
 struct replay_cursor {
     struct journal_record record;
     struct gossip_names names;
 };
+
+/* Before the first event of a start. */
+static inline struct replay_cursor
+replay_pieces_begin(const struct replay_start *start)
+{
+    return (struct replay_cursor){.record = {.at = start->at, .size = JOURNAL_START_SIZE}};
+}
 
 /* Finds for each piece who made it. Refuses journals that cannot be all journals of one run. Returns 0 or a negative
  * errno with `why`; replay_pieces_fini follows in both cases. */
 int replay_pieces_init(struct replay_pieces *pieces, const struct replay_journals *journals,
                        const struct replay_rules *rules, struct why *why);
 void replay_pieces_fini(struct replay_pieces *pieces);
-/* The next event of a start, before its end; `record` of the cursor is that of the start, or of the event before.
+/* The next event of a start, before its end.
  * False: there is none. */
 bool replay_pieces_next(const struct replay_pieces *pieces, const struct replay_start *start,
                         struct replay_cursor *cursor, struct gossip_note *note);
+/* Does a later start in the same folder go on from this snapshot? */
+bool replay_pieces_resumed(const struct replay_pieces *pieces, const struct replay_start *start,
+                           uint64_t snapshot);
 /* The piece that an event of `self` is about. */
 struct replay_piece *replay_pieces_find(const struct replay_pieces *pieces, struct proto_node self,
                                         const struct gossip_note *note);

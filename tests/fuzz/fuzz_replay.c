@@ -138,7 +138,7 @@ check_pieces(const struct replay_pieces *pieces)
     size_t reads = 0;
     for (size_t s = 0; s < pieces->start_count; s++) {
         const struct replay_start *from = &pieces->start[s];
-        struct replay_cursor cursor = {.record = {.at = from->at, .size = JOURNAL_START_SIZE}};
+        struct replay_cursor cursor = replay_pieces_begin(from);
         struct gossip_note note;
         while (replay_pieces_next(pieces, from, &cursor, &note)) {
             bool took = replay_pieces_takes(&note);
@@ -208,7 +208,7 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool cod
         const struct replay_start *from = &pieces->start[s];
         actor[s] = (struct actor){
             .start = from,
-            .cursor = {.record = {.at = from->at, .size = JOURNAL_START_SIZE}},
+            .cursor = replay_pieces_begin(from),
             .began = true,
             .values = values[s],
             .weight = weight[s][0],

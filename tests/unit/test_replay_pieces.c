@@ -92,8 +92,7 @@ TEST(pieces_have_both_ends)
     const struct replay_piece *copy = replay_pieces_find(&pieces, bob, &of_bob[3]);
     assert_ptr_equal(copy, replay_pieces_find(&pieces, alice, &of_alice[2]));
     assert_true(copy->wanted && !copy->asked);
-    struct replay_cursor cursor = {
-        .record = {.at = pieces.start[1].at, .size = JOURNAL_START_SIZE}};
+    struct replay_cursor cursor = replay_pieces_begin(&pieces.start[1]);
     struct gossip_note note;
     for (size_t k = 0; k < OF_BOB; k++) {
         assert_true(replay_pieces_next(&pieces, &pieces.start[1], &cursor, &note));
@@ -162,8 +161,7 @@ TEST(what_was_lost_is_not_missed_if_nothing_came_of_it)
     write_start("b", (struct proto_node){2, 21}, again, 2);
     assert_int_equal(read_both(), 0);
     assert_true(pieces.start[0].end == SIZE_MAX && pieces.start[2].end == SIZE_MAX);
-    struct replay_cursor cursor = {
-        .record = {.at = pieces.start[1].at, .size = JOURNAL_START_SIZE}};
+    struct replay_cursor cursor = replay_pieces_begin(&pieces.start[1]);
     struct gossip_note note;
     size_t events = 0;
     while (replay_pieces_next(&pieces, &pieces.start[1], &cursor, &note))

@@ -1,25 +1,11 @@
-/* replay_base.h - what each replay needs: the journals of a run's folders, the job with all that computes its steps,
- * and a word on how far it is. For replay_gossip.c. */
-#ifndef NODE_REPLAY_BASE_H
-#define NODE_REPLAY_BASE_H
+/* replay_journals.h - the journals of a run's folders, and the nodes that they speak of. For the files of a replay. */
+#ifndef NODE_REPLAY_JOURNALS_H
+#define NODE_REPLAY_JOURNALS_H
 
-#include "node/base/term.h"
 #include "node/commands/verify_folders.h"
 #include "node/job/config.h"
 #include "node/results/journal.h"
 #include "node/train/job.h"
-#include "node/train/model_file.h"
-#include "node/train/work.h"
-
-struct replay_base {
-    const struct config *config;
-    struct job job;
-    struct pool *pool;
-    struct work *work;
-    int32_t *own; /* a vector of work */
-    struct term term;
-    uint64_t begun_ms, next_ms; /* when the replay began, and when it says next how far it is */
-};
 
 /* For qsort and bsearch: -1, 0 or 1. */
 static inline int
@@ -34,14 +20,6 @@ replay_node_order(struct proto_node a, struct proto_node b)
     int rc = replay_order(a.id, b.id);
     return rc ? rc : replay_order(a.incarnation, b.incarnation);
 }
-
-/* `shards` of a step are computed at a time: they decide how many threads are worth it. Returns 0 or a negative errno
- * with `why`; replay_base_close follows in both cases. */
-int replay_base_open(struct replay_base *base, const struct config *config, unsigned shards,
-                     struct why *why);
-void replay_base_close(struct replay_base *base);
-/* So many of all `what` are computed. Says so on a terminal in the live line, else once in a while in a line. */
-void replay_progress(struct replay_base *base, uint64_t done, uint64_t all, const char *what);
 
 /* The hashes of a job: the present one, then those of earlier parts of the run (config_parts.h). */
 struct replay_parts {
@@ -75,12 +53,5 @@ void replay_names_add(struct replay_names *names, uint64_t id);
 /* Something is in no journal: adds to `why` how many nodes the journals name, and of how many they are. */
 void replay_names_tell(struct replay_names *names, const struct replay_journals *journals,
                        struct why *why);
-
-enum { REPLAY_HEX_SIZE = 65 }; /* SHA-256 of parameters, as result.json has it */
-/* Compares what a replay made of the journal in `dir` (NULL: no result) with the folder's result.json, and prints what
- * differs. */
-void replay_compare(struct verify_folders *folders, const char *dir, const char *hex);
-/* Prints the verdict: `hex` is what the replay came to, NULL: nothing. Returns the exit status. */
-int replay_verdict(struct verify_folders *folders, const char *hex);
 
 #endif
