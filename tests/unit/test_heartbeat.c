@@ -105,6 +105,31 @@ is_suspected(const struct lone *lone, unsigned id)
     return lone->core->view.of[peers_find(lone->core, lone_node(lone, id))].suspected;
 }
 
+/* A heartbeat of 7 before a round, sent at `sent_us`. */
+static uint64_t
+round_after(struct lone *lone, uint64_t round, uint64_t sent_us)
+{
+    struct proto_msg msg = {
+        .type = PROTO_HEARTBEAT,
+        .heartbeat = {.idle = true, .round = round, .state_hash = 77, .sent_us = sent_us}};
+    struct proto_hears hears = {.count = 1};
+    hears.nodes[0].node = lone_node(lone, 5);
+    lone_say_beat(lone, 7, &msg, &hears);
+    return lone->core->view.of[peers_find(lone->core, lone_node(lone, 7))].beat.round;
+}
+
+TEST(a_heartbeat_that_was_overtaken_says_nothing)
+{
+    OWNED(lone_destroy) struct lone *lone = meet();
+    assert_int_equal(round_after(lone, 3, 5000000), 3);
+    assert_int_equal(round_after(lone, 0, 5100000), 0);
+    assert_int_equal(round_after(lone, 3, 5050000), 0);
+    assert_int_equal(round_after(lone, 1, 5100000), 1);
+    /* unless a bit of the time of the newer one flipped */
+    assert_int_equal(round_after(lone, 2, UINT64_MAX / 2), 2);
+    assert_int_equal(round_after(lone, 3, 5200000), 3);
+}
+
 TEST(who_says_that_it_beats_slowly_may_be_silent_for_longer)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 9);

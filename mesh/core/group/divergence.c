@@ -110,8 +110,10 @@ void
 divergence_said(struct divergence *d, const struct core *core, int i)
 {
     const struct proto_heartbeat *said = &core->view.of[i].beat;
-    if (said->state_hash == 0 || said->round < d->of[i].tied_round)
-        d->of[i].tied = false;
+    struct divergence_peer *its = &d->of[i];
+    bool before = said->state_hash == 0 || said->round < its->tied_round;
+    its->redoes = before && (its->redoes || its->tied);
+    its->tied = its->tied && !before;
     if (said->state_hash == 0)
         return;
     if (said->round == d->dispute && said->state_hash == d->given_up &&
@@ -354,15 +356,15 @@ outvote(struct divergence *d, const struct core *core, uint64_t end)
     }
 }
 
-/* Has it been as many against as many for too often? Then we part. What it says before it has gone back, too, is what
- * it said the last time. */
+/* Has it been as many against as many for too often? Then we part. What it says before it has gone back and computed
+ * again, too, is what it said the last time. */
 static bool
 tie_part(struct divergence *d, const struct core *core, int i)
 {
     struct divergence_peer *its = &d->of[i];
     if (its->same > its->tied_round)
         its->ties = 0;
-    else if (its->tied)
+    else if (its->tied || its->redoes)
         return false;
     its->tied_round = its->round;
     its->tied = true;

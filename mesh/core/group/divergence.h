@@ -73,8 +73,9 @@ struct divergence_peer {
     uint64_t since;       /* as in the heartbeat that told it, or later */
     bool outvoted;        /* it differs, and is in the minority: a line said so */
     uint64_t tied_round;  /* the last round in which as many had its state as ours, */
-    unsigned ties;        /* how often that happened, */
-    bool tied;            /* and it has not gone back since */
+    unsigned ties;        /* how often that happened; */
+    bool tied;            /* it has not gone back since, */
+    bool redoes;          /* or it has, and has not come as far again */
     bool owes_hash;       /* it has not told its hash since a plan with it was dropped for it */
 };
 

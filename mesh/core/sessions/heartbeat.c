@@ -249,12 +249,23 @@ take_away(struct view *view, const struct core *core, int i)
              report_who(core, i, who));
 }
 
+enum { HEARTBEAT_LATE_US = 1000000 };
+
+/* Did a newer one overtake it? One that is much older is not late: a bit of the newer one's time flipped. */
+static bool
+beat_is_late(const struct proto_heartbeat *last, const struct proto_heartbeat *beat)
+{
+    return beat->sent_us < last->sent_us && last->sent_us - beat->sent_us < HEARTBEAT_LATE_US;
+}
+
 struct heartbeat_news
 heartbeat_take(struct view *view, const struct core *core, int i,
                const struct proto_heartbeat *beat)
 {
     struct heard *heard = &view->of[i];
     const bool was_away = heard->beat.away;
+    if (beat_is_late(&heard->beat, beat))
+        return (struct heartbeat_news){.leaves = false};
     struct heartbeat_news news = {.moves = beat->busy_us < heard->beat.busy_us,
                                   .leaves = beat->away && !was_away,
                                   .back = heard->beat.benched && !beat->benched};
