@@ -71,7 +71,7 @@ due_line(const struct state_header *h, const struct state_event *event)
 static bool
 is_last_start(const struct replay *r, const struct replay_start *start)
 {
-    const struct replay_start *end = r->pieces.start + r->pieces.start_count;
+    const struct replay_start *end = r->moves.start + r->moves.start_count;
     return start + 1 == end || start[1].folder != start->folder;
 }
 
@@ -80,7 +80,7 @@ static void
 say_steps(struct replay *r)
 {
     char line[TERM_LINE_MAX];
-    uint64_t done = ++r->steps, all = r->pieces.read_count;
+    uint64_t done = ++r->steps, all = r->moves.read_count;
     uint64_t now = clock_ms();
     if (!r->term.tty && now < r->next_ms)
         return;
@@ -178,7 +178,7 @@ on_saved(const struct replay *r, struct actor *a)
 {
     if (a->computing)
         return IMPOSSIBLE;
-    if (!replay_pieces_resumed(&r->pieces, a->start, a->note.number))
+    if (!replay_moves_resumed(&r->moves, a->start, a->note.number))
         return DONE;
     forget_snapshot(a);
     a->snapshot = a->note.number;
@@ -276,7 +276,7 @@ do_event(struct replay *r, struct actor *a)
 static void
 go_to_next(const struct replay *r, struct actor *a)
 {
-    a->over = !replay_pieces_next(&r->pieces, a->start, &a->cursor, &a->note);
+    a->over = !replay_moves_next(&r->moves, a->start, &a->cursor, &a->note);
     if (!a->over)
         return;
     if (!a->keeps) {
@@ -301,7 +301,7 @@ advance_actor(struct replay *r, struct actor *a)
 static int
 do_all(struct replay *r, struct why *why)
 {
-    size_t starts = r->pieces.start_count;
+    size_t starts = r->moves.start_count;
     for (long all = 1, done; all > 0;) {
         all = 0;
         for (size_t s = 0; s < starts; s++, all += done)
@@ -331,17 +331,17 @@ do_all(struct replay *r, struct why *why)
 static int
 open_actors(struct replay *r, struct why *why)
 {
-    const struct replay_pieces *pieces = &r->pieces;
-    r->actor = calloc(pieces->start_count + 1, sizeof *r->actor);
+    const struct replay_moves *moves = &r->moves;
+    r->actor = calloc(moves->start_count + 1, sizeof *r->actor);
     if (!r->actor)
         return why_error(why, -ENOMEM, "not enough memory for the journals");
     bool keeps = false;
-    for (size_t s = pieces->start_count; s-- > 0;) {
+    for (size_t s = moves->start_count; s-- > 0;) {
         struct actor *a = &r->actor[s];
-        a->start = &pieces->start[s];
-        a->cursor = replay_pieces_begin(a->start);
+        a->start = &moves->start[s];
+        a->cursor = replay_moves_begin(a->start);
         a->keeps =
-            s + 1 < pieces->start_count && pieces->start[s + 1].folder == a->start->folder && keeps;
+            s + 1 < moves->start_count && moves->start[s + 1].folder == a->start->folder && keeps;
         keeps = a->keeps || a->start->resumes;
         go_to_next(r, a);
     }
@@ -403,14 +403,14 @@ open_replay(struct replay *r, const struct verify_folders *folders, struct why *
     };
     const struct replay_parts parts = replay_parts_of(&r->job, config);
     rc = replay_journals_load(&r->journals, folders, &parts, why);
-    rc = rc ? rc : replay_pieces_init(&r->pieces, &r->journals, &rules, why);
+    rc = rc ? rc : replay_moves_init(&r->moves, &r->journals, &rules, why);
     return rc ? rc : open_actors(r, why);
 }
 
 static void
 close_replay(struct replay *r)
 {
-    for (size_t s = 0; r->actor && s < r->pieces.start_count; s++) {
+    for (size_t s = 0; r->actor && s < r->moves.start_count; s++) {
         forget_values(&r->actor[s]);
         state_fini(&r->actor[s].state);
         forget_snapshot(&r->actor[s]);
@@ -420,7 +420,7 @@ close_replay(struct replay *r)
     free(r->before);
     free(r->scratch);
     free(r->update);
-    replay_pieces_fini(&r->pieces);
+    replay_moves_fini(&r->moves);
     replay_journals_unload(&r->journals);
     replay_lines_fini(&r->lines);
     work_destroy(&r->work);
@@ -430,7 +430,7 @@ close_replay(struct replay *r)
 }
 
 /* A step that the replay did not compute may have a line: its update did not come to the replica any more, or the start
- * ends before it (replay_pieces.h). */
+ * ends before it (replay_moves.h). */
 static void
 add_begun(struct replay *r, const struct replay_start *start, uint64_t step, uint64_t total)
 {
@@ -444,11 +444,11 @@ add_begun(struct replay *r, const struct replay_start *start, uint64_t step, uin
 static void
 add_behind_end(struct replay *r, const struct replay_start *start)
 {
-    struct replay_cursor cursor = replay_pieces_begin(start);
+    struct replay_cursor cursor = replay_moves_begin(start);
     struct replay_start whole = *start;
     struct gossip_note note;
     whole.end = SIZE_MAX;
-    while (start->end != SIZE_MAX && replay_pieces_next(&r->pieces, &whole, &cursor, &note))
+    while (start->end != SIZE_MAX && replay_moves_next(&r->moves, &whole, &cursor, &note))
         if (note.event == GOSSIP_READ && cursor.record.at >= start->end)
             add_begun(r, start, note.step, note.total);
 }
@@ -456,13 +456,13 @@ add_behind_end(struct replay *r, const struct replay_start *start)
 static void
 judge_lines(struct replay *r, struct verify_folders *folders)
 {
-    const struct replay_pieces *pieces = &r->pieces;
-    for (size_t k = 0; k < pieces->read_count; k++)
-        if (!pieces->read[k].updated)
-            add_begun(r, &pieces->start[pieces->read[k].start], pieces->read[k].step,
-                      pieces->read[k].total);
-    for (size_t s = 0; s < pieces->start_count; s++)
-        add_behind_end(r, &pieces->start[s]);
+    const struct replay_moves *moves = &r->moves;
+    for (size_t k = 0; k < moves->read_count; k++)
+        if (!moves->read[k].updated)
+            add_begun(r, &moves->start[moves->read[k].start], moves->read[k].step,
+                      moves->read[k].total);
+    for (size_t s = 0; s < moves->start_count; s++)
+        add_behind_end(r, &moves->start[s]);
     replay_lines_judge(&r->lines, &r->journals, folders);
 }
 
@@ -492,17 +492,17 @@ tell_results(struct replay *r, struct verify_folders *folders)
     const struct replay_cover cover = {r->job.begun, state_steps_total(&r->next),
                                        r->config->train.shards, r->async, r->push_sum};
     const char *hex[VERIFY_DIRS_MAX] = {NULL}, *shown = NULL;
-    for (size_t s = 0; s < r->pieces.start_count; s++)
+    for (size_t s = 0; s < r->moves.start_count; s++)
         if (r->actor[s].ended)
             shown = hex[r->actor[s].start->folder] = r->actor[s].hex;
     for (size_t k = 0; k < r->journals.count; k++)
         judge_result(folders, r->journals.dir[k], hex[k]);
     judge_lines(r, folders);
     verify_amount(folders->out, "replay: ", r->steps, "step of replicas", "steps of replicas");
-    verify_amount(folders->out, ", by ", r->pieces.start_count, "start of a node",
+    verify_amount(folders->out, ", by ", r->moves.start_count, "start of a node",
                   "starts of nodes");
     verify_amount(folders->out, " in ", folders->count, "folder\n", "folders\n");
-    if (replay_cover(&r->pieces, &cover, folders)) {
+    if (replay_cover(&r->moves, &cover, folders)) {
         term_fail("not enough memory to count shards");
         return 2;
     }

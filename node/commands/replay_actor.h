@@ -9,7 +9,7 @@
 #include "mesh/core/gossip/gossip_flow.h"
 #include "node/base/term.h"
 #include "node/commands/replay_lines.h"
-#include "node/commands/replay_pieces.h"
+#include "node/commands/replay_moves.h"
 #include "node/train/replica.h"
 #include "node/train/work.h"
 
@@ -44,8 +44,8 @@ struct replay {
     struct term term;
     uint64_t begun_ms, next_ms; /* when the replay began, and when it says next how far it is */
     struct replay_journals journals;
-    struct replay_pieces pieces;
-    struct actor *actor; /* [pieces.start_count] */
+    struct replay_moves moves;
+    struct actor *actor; /* [moves.start_count] */
     bool async, push_sum;
     bool codes; /* with this codec */
     struct codec codec;

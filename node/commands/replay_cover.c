@@ -8,7 +8,7 @@
 #include "proto/bits.h"
 
 struct covering {
-    const struct replay_pieces *pieces;
+    const struct replay_moves *moves;
     const struct replay_cover *rules;
     struct verify_folders *folders;
     const struct replay_read **by_plan; /* [read_count] by plan and rank */
@@ -20,7 +20,7 @@ struct covering {
 static const char *
 dir_of(const struct covering *c, const struct replay_read *read)
 {
-    return c->pieces->journals->dir[c->pieces->start[read->start].folder];
+    return c->moves->journals->dir[c->moves->start[read->start].folder];
 }
 
 /* --- One node ------------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ judge_shards(struct covering *c, const struct replay_read *read)
 static bool
 idles(const struct covering *c)
 {
-    return c->pieces->start_count > c->rules->shards;
+    return c->moves->start_count > c->rules->shards;
 }
 
 /* Does it follow the step before? `last` NULL: it is the first one of its start. */
@@ -54,7 +54,7 @@ static void
 judge_order(const struct covering *c, const struct replay_read *read,
             const struct replay_read *last)
 {
-    bool any = read->joined || (!last && c->pieces->start[read->start].resumes);
+    bool any = read->joined || (!last && c->moves->start[read->start].resumes);
     uint64_t due = last ? last->step + 1 : c->rules->begun;
     if (!any && (read->step < due || (read->step > due && !idles(c))))
         verify_find(c->folders, dir_of(c, read), JOURNAL_FILE, "step %llu, expected step %llu",
@@ -82,8 +82,8 @@ static unsigned
 idle_starts(const struct covering *c, const struct replay_read *const *read, size_t n, size_t least)
 {
     unsigned count = 0;
-    for (size_t s = 0; s < c->pieces->start_count; s++) {
-        bool in = c->pieces->start[s].idle < least;
+    for (size_t s = 0; s < c->moves->start_count; s++) {
+        bool in = c->moves->start[s].idle < least;
         for (size_t k = 0; k < n && !in; k++)
             in = read[k]->start == s;
         count += !in;
@@ -125,7 +125,7 @@ static size_t
 same_plan(const struct covering *c, size_t k)
 {
     size_t n = 1;
-    while (k + n < c->pieces->read_count && c->by_plan[k + n]->plan == c->by_plan[k]->plan)
+    while (k + n < c->moves->read_count && c->by_plan[k + n]->plan == c->by_plan[k]->plan)
         n++;
     return n;
 }
@@ -137,12 +137,11 @@ static void
 tell_amount(const struct covering *c)
 {
     uint64_t used = 0, due = (c->rules->steps - c->rules->begun) * c->rules->shards;
-    for (size_t k = 0; k < c->pieces->read_count; k++)
-        used += c->pieces->read[k].updated
-                    ? (uint64_t)__builtin_popcountll(c->pieces->read[k].shards)
-                    : 0;
+    for (size_t k = 0; k < c->moves->read_count; k++)
+        used += c->moves->read[k].updated ? (uint64_t)__builtin_popcountll(c->moves->read[k].shards)
+                                          : 0;
     if (used < due)
-        verify_find(c->folders, dir_of(c, c->pieces->read), JOURNAL_FILE,
+        verify_find(c->folders, dir_of(c, c->moves->read), JOURNAL_FILE,
                     "all journals have %llu computed shards, expected at least the job's %llu",
                     (unsigned long long)used, (unsigned long long)due);
     fprintf(c->folders->out, "replay: %llu shards used, the job has %llu\n",
@@ -157,8 +156,8 @@ tell_shards(const struct covering *c)
     uint8_t *used = calloc(count + 1, 1);
     if (!used)
         return -ENOMEM;
-    for (size_t k = 0; k < c->pieces->read_count; k++) {
-        const struct replay_read *read = &c->pieces->read[k];
+    for (size_t k = 0; k < c->moves->read_count; k++) {
+        const struct replay_read *read = &c->moves->read[k];
         bool counts = read->updated && read->step >= begun && read->step < c->rules->steps;
         for (uint64_t left = counts ? read->shards : 0; left; left &= left - 1) {
             uint8_t *at = used + (read->step - begun) * shards + __builtin_ctzll(left);
@@ -183,16 +182,16 @@ tell_shards(const struct covering *c)
 }
 
 int
-replay_cover(const struct replay_pieces *pieces, const struct replay_cover *rules,
+replay_cover(const struct replay_moves *moves, const struct replay_cover *rules,
              struct verify_folders *folders)
 {
-    size_t reads = pieces->read_count;
-    struct covering c = {.pieces = pieces, .rules = rules, .folders = folders};
+    size_t reads = moves->read_count;
+    struct covering c = {.moves = moves, .rules = rules, .folders = folders};
     c.by_plan = calloc(reads + 1, sizeof *c.by_plan);
     if (!c.by_plan)
         return -ENOMEM;
     for (size_t k = 0; k < reads; k++) {
-        const struct replay_read *read = c.by_plan[k] = &pieces->read[k];
+        const struct replay_read *read = c.by_plan[k] = &moves->read[k];
         judge_shards(&c, read);
         judge_order(&c, read, k && read[-1].start == read->start ? read - 1 : NULL);
     }

@@ -14,7 +14,7 @@
 #ifndef NODE_REPLAY_COVER_H
 #define NODE_REPLAY_COVER_H
 
-#include "node/commands/replay_pieces.h"
+#include "node/commands/replay_moves.h"
 
 struct replay_cover {
     uint64_t begun, steps; /* of the job: those from `begun` on are of this run */
@@ -23,7 +23,7 @@ struct replay_cover {
 };
 
 /* Prints what was used, and findings. Returns 0, or -ENOMEM. */
-int replay_cover(const struct replay_pieces *pieces, const struct replay_cover *rules,
+int replay_cover(const struct replay_moves *moves, const struct replay_cover *rules,
                  struct verify_folders *folders);
 
 #endif

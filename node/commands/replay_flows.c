@@ -8,23 +8,23 @@
 /* --- Flows ---------------------------------------------------------------------------------------- */
 
 static size_t
-first_of(const struct replay *r, const struct replay_piece *piece)
+first_of(const struct replay *r, const struct replay_move *move)
 {
-    return piece->range * r->chunk;
+    return move->range * r->chunk;
 }
 
 static size_t
-count_of(const struct replay *r, const struct replay_piece *piece)
+count_of(const struct replay *r, const struct replay_move *move)
 {
-    size_t rest = r->count - first_of(r, piece);
+    size_t rest = r->count - first_of(r, move);
     return rest < r->chunk ? rest : r->chunk;
 }
 
 /* What an exchange is about: the values now, or those of the phase. NULL: there is no memory. */
 static int32_t *
-values_of_flow(const struct replay *r, const struct actor *a, const struct replay_piece *piece)
+values_of_flow(const struct replay *r, const struct actor *a, const struct replay_move *move)
 {
-    size_t first = first_of(r, piece), count = count_of(r, piece);
+    size_t first = first_of(r, move), count = count_of(r, move);
     int32_t *values = malloc(count * sizeof *values);
     if (values && (r->async || a->note.event == GOSSIP_COPIED))
         gossip_flow_clamp(values, a->values + first, count);
@@ -34,98 +34,98 @@ values_of_flow(const struct replay *r, const struct actor *a, const struct repla
 }
 
 static void
-forget_theirs(struct replay_piece *piece)
+forget_theirs(struct replay_move *move)
 {
-    free(piece->theirs);
-    piece->theirs = NULL;
+    free(move->theirs);
+    move->theirs = NULL;
 }
 
 /* It tells changes to the public copy after the flow before it, which was taken (gossip_public.h). The values, in
- * `piece->change`, become the changes. */
+ * `move->change`, become the changes. */
 static int
-tell_changes(struct replay *r, struct replay_piece *piece, struct replay_piece *last)
+tell_changes(struct replay *r, struct replay_move *move, struct replay_move *last)
 {
-    size_t count = count_of(r, piece);
+    size_t count = count_of(r, move);
     if (!last || !last->made || !last->wanted || last->body || !last->theirs)
         return IMPOSSIBLE;
-    piece->theirs = last->theirs;
+    move->theirs = last->theirs;
     last->theirs = NULL;
-    memcpy(r->update, piece->theirs, count * sizeof *piece->theirs);
-    gossip_flow_tell(piece->change, r->update, piece->change, &r->codec, count);
+    memcpy(r->update, move->theirs, count * sizeof *move->theirs);
+    gossip_flow_tell(move->change, r->update, move->change, &r->codec, count);
     return DONE;
 }
 
-/* Without a piece it was not answered. */
+/* Without a move it was not answered. */
 static int
-on_asked(struct replay *r, const struct actor *a, struct replay_piece *piece)
+on_asked(struct replay *r, const struct actor *a, struct replay_move *move)
 {
-    if (!piece || r->push_sum) /* its values do not matter */
+    if (!move || r->push_sum) /* its values do not matter */
         return DONE;
-    struct replay_piece *last =
-        r->codes ? replay_pieces_before(&r->pieces, a->start->node, &a->note, piece->range) : NULL;
+    struct replay_move *last =
+        r->codes ? replay_moves_before(&r->moves, a->start->node, &a->note, move->range) : NULL;
     bool tells = r->codes && a->note.event == GOSSIP_ASKED;
-    int32_t *values = values_of_flow(r, a, piece);
+    int32_t *values = values_of_flow(r, a, move);
     if (!values)
         return -ENOMEM;
-    *(tells ? &piece->change : &piece->theirs) = values;
+    *(tells ? &move->change : &move->theirs) = values;
     if (tells)
-        return tell_changes(r, piece, last);
+        return tell_changes(r, move, last);
     if (last && last->made)
         forget_theirs(last);
     return DONE;
 }
 
 static int
-on_gave(const struct replay *r, struct actor *a, struct replay_piece *piece)
+on_gave(const struct replay *r, struct actor *a, struct replay_move *move)
 {
-    size_t first = first_of(r, piece), count = count_of(r, piece);
-    if (!r->push_sum && !piece->theirs)
+    size_t first = first_of(r, move), count = count_of(r, move);
+    if (!r->push_sum && !move->theirs)
         return BLOCKED;
-    if (piece->body)
+    if (move->body)
         return IMPOSSIBLE;
-    if (!(piece->body = values_of_flow(r, a, piece)))
+    if (!(move->body = values_of_flow(r, a, move)))
         return -ENOMEM;
     if (r->push_sum) {
-        gossip_flow_share(piece->body, piece->body, a->note.share, count);
-        piece->weight = a->read_weight[piece->range] / a->note.share;
-    } else if (piece->change) {
-        gossip_flow_few(piece->body, piece->theirs, piece->body, piece->change, &r->codec,
+        gossip_flow_share(move->body, move->body, a->note.share, count);
+        move->weight = a->read_weight[move->range] / a->note.share;
+    } else if (move->change) {
+        gossip_flow_few(move->body, move->theirs, move->body, move->change, &r->codec,
                         a->note.share, count);
     } else {
-        gossip_flow_average(piece->body, piece->body, piece->theirs, a->note.share, count);
-        gossip_flow_follow(piece->theirs, piece->body, count);
+        gossip_flow_average(move->body, move->body, move->theirs, a->note.share, count);
+        gossip_flow_follow(move->theirs, move->body, count);
     }
-    gossip_flow_give(a->values + first, piece->body, count);
-    a->weight[piece->range] -= piece->weight;
-    piece->made = true;
+    gossip_flow_give(a->values + first, move->body, count);
+    a->weight[move->range] -= move->weight;
+    move->made = true;
     if (!r->codes)
-        forget_theirs(piece);
-    free(piece->change);
-    piece->change = NULL;
+        forget_theirs(move);
+    free(move->change);
+    move->change = NULL;
     return DONE;
 }
 
 static int
-on_took(const struct replay *r, struct actor *a, const struct replay_piece *piece)
+on_took(const struct replay *r, struct actor *a, const struct replay_move *move)
 {
-    if (!piece->made)
+    if (!move->made)
         return BLOCKED;
-    if (!gossip_flow_fits(a->weight[piece->range], piece->weight))
+    if (!gossip_flow_fits(a->weight[move->range], move->weight))
         return IMPOSSIBLE;
-    gossip_flow_add(a->values + first_of(r, piece), piece->body, count_of(r, piece));
-    a->weight[piece->range] += piece->weight;
+    gossip_flow_add(a->values + first_of(r, move), move->body, count_of(r, move));
+    a->weight[move->range] += move->weight;
     return DONE;
 }
 
 /* --- Copies --------------------------------------------------------------------------------------- */
 
 static int
-on_copied(const struct replay *r, const struct actor *a, struct replay_piece *piece)
+on_copied(const struct replay *r, const struct actor *a, struct replay_move *move)
 {
-    if (!(piece->body = values_of_flow(r, a, piece)))
+    if (!(move->body = values_of_flow(r, a, move)))
         return -ENOMEM;
-    piece->weight = a->weight[piece->range];
-    piece->made = true;
+    move->weight = a->weight[move->range];
+    move->made = true;
     return DONE;
 }
 
@@ -144,19 +144,19 @@ end(struct replay *r, struct actor *a)
 
 /* A copy has come: it is added to the mean, or kept until all have come. */
 static int
-on_got(const struct replay *r, struct actor *a, const struct replay_piece *piece)
+on_got(const struct replay *r, struct actor *a, const struct replay_move *move)
 {
-    size_t first = first_of(r, piece), count = count_of(r, piece);
-    if (!piece->made)
+    size_t first = first_of(r, move), count = count_of(r, move);
+    if (!move->made)
         return BLOCKED;
     if (a->mean) {
-        gossip_flow_add(a->values + first, piece->body, count);
-        a->weight[piece->range] += piece->weight;
+        gossip_flow_add(a->values + first, move->body, count);
+        a->weight[move->range] += move->weight;
         return DONE;
     }
     if (!a->copied && !(a->copied = calloc(r->count, sizeof *a->copied)))
         return -ENOMEM;
-    memcpy(a->copied + first, piece->body, count * sizeof *a->copied);
+    memcpy(a->copied + first, move->body, count * sizeof *a->copied);
     return DONE;
 }
 
@@ -213,20 +213,20 @@ on_mean(struct replay *r, struct actor *a)
 /* --- Events --------------------------------------------------------------------------------------- */
 
 static int
-flow_event(struct replay *r, struct actor *a, struct replay_piece *piece)
+flow_event(struct replay *r, struct actor *a, struct replay_move *move)
 {
     switch (a->note.event) {
     case GOSSIP_ASKED:
     case GOSSIP_ASKED_WHOLE:
-        return on_asked(r, a, piece);
+        return on_asked(r, a, move);
     case GOSSIP_GAVE:
-        return on_gave(r, a, piece);
+        return on_gave(r, a, move);
     case GOSSIP_TOOK:
-        return on_took(r, a, piece);
+        return on_took(r, a, move);
     case GOSSIP_COPIED:
-        return on_copied(r, a, piece);
+        return on_copied(r, a, move);
     case GOSSIP_GOT:
-        return on_got(r, a, piece);
+        return on_got(r, a, move);
     case GOSSIP_ADOPTED:
     case GOSSIP_RESULT:
         return on_adopted(r, a);
@@ -246,12 +246,12 @@ flow_event(struct replay *r, struct actor *a, struct replay_piece *piece)
 int
 replay_flows_do(struct replay *r, struct actor *a)
 {
-    struct replay_piece *piece = replay_pieces_find(&r->pieces, a->start->node, &a->note);
-    int rc = flow_event(r, a, piece);
-    if (rc == DONE && piece &&
-        (replay_pieces_takes(&a->note) || (replay_pieces_makes(&a->note) && !piece->wanted))) {
-        free(piece->body);
-        piece->body = NULL;
+    struct replay_move *move = replay_moves_find(&r->moves, a->start->node, &a->note);
+    int rc = flow_event(r, a, move);
+    if (rc == DONE && move &&
+        (replay_moves_takes(&a->note) || (replay_moves_makes(&a->note) && !move->wanted))) {
+        free(move->body);
+        move->body = NULL;
     }
     return rc;
 }

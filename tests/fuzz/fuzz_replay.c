@@ -1,6 +1,6 @@
 /* fuzz_replay.c - what several journals say together. Bytes choose records that each alone could be a node's, with few
  * nodes, numbers and histories, so that they meet, contradict one another and go round in circles. The replay's readers
- * (replay_pieces.h, replay_cover.h) refuse them with one printable line, or what
+ * (replay_moves.h, replay_cover.h) refuse them with one printable line, or what
  * they found holds together, and values go where it says (replay_flows.c). */
 #include <errno.h>
 #include <stdio.h>
@@ -133,24 +133,24 @@ gossip_record(size_t t, struct gossip_names *names)
 }
 
 static void
-check_pieces(const struct replay_pieces *pieces)
+check_moves(const struct replay_moves *moves)
 {
     size_t reads = 0;
-    for (size_t s = 0; s < pieces->start_count; s++) {
-        const struct replay_start *from = &pieces->start[s];
-        struct replay_cursor cursor = replay_pieces_begin(from);
+    for (size_t s = 0; s < moves->start_count; s++) {
+        const struct replay_start *from = &moves->start[s];
+        struct replay_cursor cursor = replay_moves_begin(from);
         struct gossip_note note;
-        while (replay_pieces_next(pieces, from, &cursor, &note)) {
-            bool took = replay_pieces_takes(&note);
+        while (replay_moves_next(moves, from, &cursor, &note)) {
+            bool took = replay_moves_takes(&note);
             reads += note.event == GOSSIP_READ;
-            if (!took && !replay_pieces_makes(&note))
+            if (!took && !replay_moves_makes(&note))
                 continue;
-            const struct replay_piece *piece = replay_pieces_find(pieces, from->node, &note);
-            must(piece != NULL, "what was given or taken is no piece");
-            must(!took || piece->wanted, "what was taken is not wanted");
+            const struct replay_move *move = replay_moves_find(moves, from->node, &note);
+            must(move != NULL, "what was given or taken is no move");
+            must(!took || move->wanted, "what was taken is not wanted");
         }
     }
-    must(reads == pieces->read_count, "a step is missing");
+    must(reads == moves->read_count, "a step is missing");
 }
 
 /* The values go where the journals say, as far as they can: what waits for something that never comes is only left
@@ -170,7 +170,7 @@ do_event(struct replay *r, struct actor *a, bool *done)
     if (rc == IMPOSSIBLE)
         a->over = true;
     if (rc == DONE)
-        a->over = !replay_pieces_next(&r->pieces, a->start, &a->cursor, &a->note);
+        a->over = !replay_moves_next(&r->moves, a->start, &a->cursor, &a->note);
 }
 
 static void
@@ -178,19 +178,19 @@ run_events(struct replay *r)
 {
     for (bool more = true, done; more;) {
         more = false;
-        for (size_t s = 0; s < r->pieces.start_count; s++)
+        for (size_t s = 0; s < r->moves.start_count; s++)
             for (done = true; done && !r->actor[s].over; more |= done)
                 do_event(r, &r->actor[s], &done);
     }
 }
 
 static void
-exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool codes)
+exchange(const struct replay_moves *moves, bool push_sum, bool async, bool codes)
 {
     static int64_t values[64][VALUES], weight[64][2][RANGES];
     static int32_t scratch[VALUES], update[VALUES], read[64][VALUES];
     static struct actor actor[64];
-    struct replay r = {.pieces = *pieces,
+    struct replay r = {.moves = *moves,
                        .actor = actor,
                        .async = async,
                        .push_sum = push_sum,
@@ -201,14 +201,14 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool cod
                        .ranges = RANGES,
                        .scratch = scratch,
                        .update = update};
-    if (pieces->start_count > 64)
+    if (moves->start_count > 64)
         return;
     memset(read, 0, sizeof read);
-    for (size_t s = 0; s < pieces->start_count; s++) {
-        const struct replay_start *from = &pieces->start[s];
+    for (size_t s = 0; s < moves->start_count; s++) {
+        const struct replay_start *from = &moves->start[s];
         actor[s] = (struct actor){
             .start = from,
-            .cursor = replay_pieces_begin(from),
+            .cursor = replay_moves_begin(from),
             .began = true,
             .values = values[s],
             .weight = weight[s][0],
@@ -219,10 +219,10 @@ exchange(const struct replay_pieces *pieces, bool push_sum, bool async, bool cod
             values[s][k] = (int64_t)(s * VALUES + k) << 20;
         set_weights(&r, &actor[s], GOSSIP_ONE);
         read_values(&r, &actor[s]);
-        actor[s].over = !replay_pieces_next(pieces, from, &actor[s].cursor, &actor[s].note);
+        actor[s].over = !replay_moves_next(moves, from, &actor[s].cursor, &actor[s].note);
     }
     run_events(&r);
-    for (size_t s = 0; s < pieces->start_count; s++)
+    for (size_t s = 0; s < moves->start_count; s++)
         free(actor[s].copied);
 }
 
@@ -234,20 +234,20 @@ gossip(bool push_sum, bool async, bool codes)
         .steps = STEPS, .shards = SHARDS, .async = async, .push_sum = push_sum};
     struct verify_folders folders = {.out = nowhere(), .first = -1};
     struct gossip_names names[JOURNALS] = {{.plan = 0}};
-    struct replay_pieces pieces;
+    struct replay_moves moves;
     struct why why = {""};
     while (left) {
         unsigned t = draw(JOURNALS);
         gossip_record(t, &names[t]);
     }
-    int rc = replay_pieces_init(&pieces, &journals, &rules, &why);
+    int rc = replay_moves_init(&moves, &journals, &rules, &why);
     printable(rc, &why);
     if (rc == 0) {
-        check_pieces(&pieces);
-        must(replay_cover(&pieces, &cover, &folders) == 0, "no memory");
-        exchange(&pieces, push_sum, async, codes);
+        check_moves(&moves);
+        must(replay_cover(&moves, &cover, &folders) == 0, "no memory");
+        exchange(&moves, push_sum, async, codes);
     }
-    replay_pieces_fini(&pieces);
+    replay_moves_fini(&moves);
 }
 
 int

@@ -18,14 +18,14 @@ uint32_t sim_gossip_chunk;
 
 enum {
     VALUES_MAX = SIM_GOSSIP_VALUES,
-    PARTS_MAX = SIM_GOSSIP_PARTS,
+    RANGES_MAX = SIM_GOSSIP_RANGES,
     SYNCED_ONE_IN = 8, /* of so many times that a core asks, a slow journal is on the disk */
 };
 
 struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];
 
 size_t
-sim_gossip_parts(void)
+sim_gossip_ranges(void)
 {
     return (sim_gossip_config.count + sim_gossip_chunk - 1) / sim_gossip_chunk;
 }
@@ -102,7 +102,7 @@ begin(struct sim *sim)
     restarts(sim, mix64_pair(sim->seed, 0x9057));
     sim_gossip_mute_begin(sim);
     sim_gossip_end_begin(sim);
-    uint32_t most = (uint32_t)(sim_gossip_config.count + PARTS_MAX - 1) / PARTS_MAX;
+    uint32_t most = (uint32_t)(sim_gossip_config.count + RANGES_MAX - 1) / RANGES_MAX;
     sim_gossip_chunk = p->chunk_elems > most ? p->chunk_elems : most;
     if (sim_gossip_chunk > sim_gossip_config.count)
         sim_gossip_chunk = (uint32_t)sim_gossip_config.count;
@@ -173,7 +173,7 @@ on_save(void *ctx, const struct gossip_saved *saved)
         return;
     *file = (struct sim_gossip_file){.there = true, .saved = *saved};
     memcpy(file->values, saved->values, sim_gossip_config.count * sizeof *saved->values);
-    memcpy(file->weight, saved->weight, sim_gossip_parts() * sizeof *saved->weight);
+    memcpy(file->weight, saved->weight, sim_gossip_ranges() * sizeof *saved->weight);
     memcpy(file->starts, saved->starts, sizeof file->starts);
     file->saved.starts = file->starts;
     file->saved.values = file->values;

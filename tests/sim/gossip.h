@@ -7,13 +7,13 @@
 #include "tests/sim/engine.h"
 #include "tests/sim/sim.h"
 
-enum { SIM_GOSSIP_VALUES = 24, SIM_GOSSIP_PARTS = 4 };
+enum { SIM_GOSSIP_VALUES = 24, SIM_GOSSIP_RANGES = 4 };
 
 /* A checkpoint, as a node's disk has it. */
 struct sim_gossip_file {
     bool there;
     struct gossip_saved saved; /* points to the following */
-    int64_t values[SIM_GOSSIP_VALUES], weight[SIM_GOSSIP_PARTS];
+    int64_t values[SIM_GOSSIP_VALUES], weight[SIM_GOSSIP_RANGES];
     struct gossip_start starts[GOSSIP_STARTS + 1];
 };
 extern struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];
@@ -21,7 +21,7 @@ extern struct sim_gossip_file sim_gossip_disk[SIM_NODES_MAX];
 /* gossip.c */
 extern struct gossip_config sim_gossip_config; /* of the present schedule */
 extern uint32_t sim_gossip_chunk;              /* values in a range */
-size_t sim_gossip_parts(void);
+size_t sim_gossip_ranges(void);
 /* The values that all nodes begin with. */
 int32_t sim_gossip_initial(const struct sim *sim, size_t k);
 /* The update of element k that `node` computes from the values it was given. */

@@ -7,16 +7,16 @@
 
 /* The most records are those of push-sum, 8 nodes, 120 steps, a snapshot after each step, during which the phases go
  * on: 24 edges, 4 ranges and two or three phases a step are some 30,000; three quarters of the places are used. */
-enum { VALUES = 32, PARTS = SIM_GOSSIP_PARTS, RECORDS = 1 << 16 };
+enum { VALUES = 32, RANGES = SIM_GOSSIP_RANGES, RECORDS = 1 << 16 };
 
 __extension__ typedef __int128 wide;
 
 /* What a node must have. */
 struct books {
     uint64_t incarnation;
-    int64_t value[VALUES], weight[PARTS];
+    int64_t value[VALUES], weight[RANGES];
     int32_t read[VALUES]; /* when it was read last */
-    int64_t read_weight[PARTS];
+    int64_t read_weight[RANGES];
     int32_t copied[VALUES]; /* copies that came last */
     bool mean;
     struct proto_node
@@ -53,7 +53,7 @@ struct gossip_book {
     /* The last snapshot: who was in its plan, and what they had when the first one saved it. */
     struct {
         uint64_t name, members;
-        int64_t value[SIM_NODES_MAX][VALUES], weight[SIM_NODES_MAX][PARTS];
+        int64_t value[SIM_NODES_MAX][VALUES], weight[SIM_NODES_MAX][RANGES];
     } snapshot;
 };
 extern struct gossip_book sim_gossip_book;

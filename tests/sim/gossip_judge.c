@@ -109,7 +109,7 @@ appear(struct books *books, size_t k, int64_t value)
 static void
 set_weights(struct books *books, int64_t weight)
 {
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
+    for (size_t p = 0; p < sim_gossip_ranges(); p++)
         books->weight[p] = weight;
 }
 
@@ -126,7 +126,7 @@ on_began(struct sim *sim, struct sim_node *node)
         appear(books, k, disk->there ? disk->values[k] : sim_gossip_initial(sim, k));
     set_weights(books, GOSSIP_ONE);
     if (disk->there)
-        memcpy(books->weight, disk->weight, sim_gossip_parts() * sizeof *books->weight);
+        memcpy(books->weight, disk->weight, sim_gossip_ranges() * sizeof *books->weight);
 }
 
 static void
@@ -151,7 +151,7 @@ on_phase(struct sim *sim, struct sim_node *node, const struct gossip_note *note)
     books->phase = note->phase;
     books->n = (unsigned)note->number;
     books->rank = note->rank;
-    if (books->n == 1 && !gossip_flow_weighs(books->weight, sim_gossip_parts()))
+    if (books->n == 1 && !gossip_flow_weighs(books->weight, sim_gossip_ranges()))
         sim_fail(sim, "node %u: goes on alone and has no model", node->index);
 }
 
@@ -392,7 +392,7 @@ add_range(struct sim *sim, const struct sim_node *node, struct proto_node member
     if ((*ranges & bit) || record->from == node->index || books->added_count == SIM_NODES_MAX)
         sim_fail(sim, "node %u: a copy for the mean twice", node->index);
     *ranges |= bit;
-    if (!sim->failed && *ranges + 1 == 1u << sim_gossip_parts())
+    if (!sim->failed && *ranges + 1 == 1u << sim_gossip_ranges())
         books->added[books->added_count++] = member;
 }
 

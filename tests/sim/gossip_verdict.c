@@ -59,7 +59,7 @@ sim_gossip_judge_saved(struct sim *sim, const struct sim_node *node,
                      node->index, k, saved->values[k],
                      sim_gossip_book.snapshot.value[node->index][k]);
     const int64_t *weight = sim_gossip_book.snapshot.weight[node->index];
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
+    for (size_t p = 0; p < sim_gossip_ranges(); p++)
         if (saved->weight[p] != weight[p])
             sim_fail(sim, "node %u: saves weight %" PRId64 ", in the snapshot it is %" PRId64,
                      node->index, saved->weight[p], weight[p]);
@@ -80,7 +80,7 @@ sim_gossip_judge_event(struct sim *sim, struct sim_node *node, const struct sim_
         if (values[k] != books->value[k])
             sim_fail(sim, "node %u: value %zu is %" PRId64 ", by its journal it is %" PRId64,
                      node->index, k, values[k], books->value[k]);
-    for (size_t p = 0; p < sim_gossip_parts(); p++)
+    for (size_t p = 0; p < sim_gossip_ranges(); p++)
         if (weight[p] != books->weight[p])
             sim_fail(sim, "node %u: its weight is %" PRId64 ", by its journal it is %" PRId64,
                      node->index, weight[p], books->weight[p]);
@@ -141,7 +141,7 @@ model_gone(const struct sim *sim, unsigned who)
         const struct sim_node *node = &sim->nodes[i];
         if (node->up && i != sim->profile.stranger && meet(sim, who, i) &&
             (node->done ||
-             gossip_flow_weighs(node->core->gossip.replica.weight, sim_gossip_parts())))
+             gossip_flow_weighs(node->core->gossip.replica.weight, sim_gossip_ranges())))
             return false;
     }
     for (unsigned r = 0; r < sim_gossip_book.used; r++) {

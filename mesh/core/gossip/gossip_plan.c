@@ -107,10 +107,10 @@ whole(const struct core *core, const struct proto_plan *plan)
     if (plan->count > 1 && left_out >> PEERS_MAX & 1)
         return false;
     for (size_t r = 0; r < plan->count; r++) {
-        int i = ours(core, plan->members[r].node) ? -1 : peers_find(core, plan->members[r].node);
-        if (!ours(core, plan->members[r].node) &&
-            (i < 0 || !view_usable(core, i) || gossip_wait_out(core, core->peers.peers[i].node) ||
-             (left_out >> i & 1)))
+        struct proto_node node = plan->members[r].node;
+        int i = peers_find(core, node);
+        if (!ours(core, node) &&
+            (i < 0 || !view_usable(core, i) || gossip_wait_out(core, node) || (left_out >> i & 1)))
             return false;
     }
     return true;

@@ -1,6 +1,6 @@
 /* What the journals of a run of gossip say together: who gave what to whom; what does not fit together is refused in
  * one line that names the folder. */
-#include "node/commands/replay_pieces.h"
+#include "node/commands/replay_moves.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static const struct replay_rules rules = {.shards = 12, .ranges = 2};
 static struct folder folder;
 static const char *const dirs[] = {"a", "b"};
 static struct replay_journals journals;
-static struct replay_pieces pieces;
+static struct replay_moves moves;
 static struct why why;
 
 FIXTURE(begin)
@@ -31,7 +31,7 @@ FIXTURE(begin)
 
 FIXTURE(end)
 {
-    replay_pieces_fini(&pieces);
+    replay_moves_fini(&moves);
     replay_journals_unload(&journals);
     folder_fini(&folder);
     return 0;
@@ -76,29 +76,29 @@ read_both(void)
     replay_journals_unload(&journals);
     for (size_t k = 0; k < 2; k++)
         assert_int_equal(replay_journals_add(&journals, dirs[k], &job, &why), 0);
-    return replay_pieces_init(&pieces, &journals, &rules, &why);
+    return replay_moves_init(&moves, &journals, &rules, &why);
 }
 
-TEST(pieces_have_both_ends)
+TEST(moves_have_both_ends)
 {
     write_start("a", alice, of_alice, OF_ALICE);
     write_start("b", bob, of_bob, OF_BOB);
     assert_int_equal(read_both(), 0);
-    assert_int_equal(pieces.start_count, 2);
-    assert_int_equal(pieces.piece_count, 2);
-    const struct replay_piece *flow = replay_pieces_find(&pieces, bob, &of_bob[1]);
-    assert_ptr_equal(flow, replay_pieces_find(&pieces, alice, &of_alice[1]));
+    assert_int_equal(moves.start_count, 2);
+    assert_int_equal(moves.move_count, 2);
+    const struct replay_move *flow = replay_moves_find(&moves, bob, &of_bob[1]);
+    assert_ptr_equal(flow, replay_moves_find(&moves, alice, &of_alice[1]));
     assert_true(flow->asked && flow->wanted && flow->giver.id == alice.id);
-    const struct replay_piece *copy = replay_pieces_find(&pieces, bob, &of_bob[3]);
-    assert_ptr_equal(copy, replay_pieces_find(&pieces, alice, &of_alice[2]));
+    const struct replay_move *copy = replay_moves_find(&moves, bob, &of_bob[3]);
+    assert_ptr_equal(copy, replay_moves_find(&moves, alice, &of_alice[2]));
     assert_true(copy->wanted && !copy->asked);
-    struct replay_cursor cursor = replay_pieces_begin(&pieces.start[1]);
+    struct replay_cursor cursor = replay_moves_begin(&moves.start[1]);
     struct gossip_note note;
     for (size_t k = 0; k < OF_BOB; k++) {
-        assert_true(replay_pieces_next(&pieces, &pieces.start[1], &cursor, &note));
+        assert_true(replay_moves_next(&moves, &moves.start[1], &cursor, &note));
         assert_int_equal(note.event, of_bob[k].event);
     }
-    assert_false(replay_pieces_next(&pieces, &pieces.start[1], &cursor, &note));
+    assert_false(replay_moves_next(&moves, &moves.start[1], &cursor, &note));
 }
 
 /* A second start in the same folder begins without names, and says that it goes on from a checkpoint. */
@@ -109,10 +109,10 @@ TEST(a_folder_has_several_starts)
     write_start("b", bob, of_bob, OF_BOB);
     write_start("b", (struct proto_node){2, 21}, again, 2);
     assert_int_equal(read_both(), 0);
-    assert_int_equal(pieces.start_count, 3);
-    assert_false(pieces.start[1].resumes);
-    assert_true(pieces.start[2].resumes);
-    assert_int_equal(pieces.start[2].folder, 1);
+    assert_int_equal(moves.start_count, 3);
+    assert_false(moves.start[1].resumes);
+    assert_true(moves.start[2].resumes);
+    assert_int_equal(moves.start[2].folder, 1);
 }
 
 static void
@@ -160,11 +160,11 @@ TEST(what_was_lost_is_not_missed_if_nothing_came_of_it)
     write_start("b", bob, saved, 5);
     write_start("b", (struct proto_node){2, 21}, again, 2);
     assert_int_equal(read_both(), 0);
-    assert_true(pieces.start[0].end == SIZE_MAX && pieces.start[2].end == SIZE_MAX);
-    struct replay_cursor cursor = replay_pieces_begin(&pieces.start[1]);
+    assert_true(moves.start[0].end == SIZE_MAX && moves.start[2].end == SIZE_MAX);
+    struct replay_cursor cursor = replay_moves_begin(&moves.start[1]);
     struct gossip_note note;
     size_t events = 0;
-    while (replay_pieces_next(&pieces, &pieces.start[1], &cursor, &note))
+    while (replay_moves_next(&moves, &moves.start[1], &cursor, &note))
         events++;
     assert_int_equal(events, 3); /* what was taken is of a flow that nobody gave */
 }
@@ -224,8 +224,8 @@ TEST(what_no_node_of_the_job_writes_is_refused)
         snprintf(line, sizeof line,
                  "a/journal: the record of type %u at byte 50 is not of this job", notes[k].event);
         assert_string_equal(why.line, line);
-        replay_pieces_fini(&pieces);
-        memset(&pieces, 0, sizeof pieces);
+        replay_moves_fini(&moves);
+        memset(&moves, 0, sizeof moves);
     }
 }
 
