@@ -34,7 +34,6 @@ enum network_kind {
     NETWORK_OURS,          /* a node of our group */
     NETWORK_OTHER_GROUP,   /* of another mesh.group */
     NETWORK_OTHER_VERSION, /* of another version of the protocol */
-    NETWORK_MYSELF,        /* another start with our identity */
     NETWORK_UNHEARD, /* of our group: it came to an interface in use; heard is what has another kind, too */
 };
 

@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 18,
+    PROTO_VERSION = 19,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_STAGES_MAX = 64, /* of a model */
@@ -97,6 +97,7 @@ struct proto_hello {
     char mesh[PROTO_NAME_MAX]; /* mesh.group; "" is the default group */
     char run[PROTO_NAME_MAX];  /* run.name; "" when wants_job */
     uint64_t job_hash;         /* hash of everything that decides the result; 0 when wants_job */
+    uint64_t identity;         /* of the node's folder: outlives a start; 0: none */
     uint64_t numerics; /* fingerprint: hash of a small computation that runs every kernel used */
     char kernel[PROTO_NAME_MAX]; /* name of the BLAS kernel, for messages */
     char name[PROTO_NAME_MAX];   /* what people call this node: its host's name; "" unknown */

@@ -96,6 +96,9 @@ struct core_program {
      * node's; its shard is one of the job. NULL: nobody evaluates. */
     bool (*scored)(void *ctx, struct proto_score *out);
     void (*hear_score)(void *ctx, const struct proto_score *score);
+    /* Another node, which started earlier, says that it is this one: HELLO has our identity. May come again and
+     * again. NULL: nobody wants to know. */
+    void (*twin)(void *ctx, const char *who);
     /* One line for a person: refused peers, deaths, plans. level is as in syslog: 3 error, 4 warning, 6 info, 7
      * debug. */
     void (*log)(void *ctx, int level, const char *line);

@@ -190,7 +190,7 @@ beacon_kind(const struct discover *discover, int rc, const struct proto_beacon *
         return NETWORK_OTHER_VERSION;
     if (beacon->group != discover->setup.group)
         return NETWORK_OTHER_GROUP;
-    return beacon->node.id == discover->setup.self.id ? NETWORK_MYSELF : NETWORK_OURS;
+    return NETWORK_OURS;
 }
 
 /* All but farewells and our own. */
@@ -202,8 +202,7 @@ note_beacon(struct discover *discover, const char *host, int rc, const struct pr
         note.node = beacon->node;
         note.port = beacon->control_port;
     }
-    bool own =
-        note.kind == NETWORK_MYSELF && note.node.incarnation == discover->setup.self.incarnation;
+    bool own = rc == 0 && note.node.id == discover->setup.self.id;
     if (own || (rc == 0 && note.port == 0) || (rc != 0 && rc != -EPROTONOSUPPORT))
         return;
     snprintf(note.host, sizeof note.host, "%s", host);

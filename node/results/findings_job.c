@@ -4,65 +4,35 @@
 
 #include "node/results/findings.h"
 
-#define FRESH_US     UINT64_C(1500000)     /* a beacon of a node that is there is not older */
 #define CLOCK_OFF_NS UINT64_C(60000000000) /* clocks that differ by less are good */
 #define YEAR_2024_NS UINT64_C(1704067200000000000)
 
 /* --- who it is -------------------------------------------------------------------------------- */
 
-static uint64_t
-newest(const struct network *network)
-{
-    uint64_t at = 0;
-    for (size_t i = 0; i < network->beacon_count; i++)
-        at = network->beacons[i].at_us > at ? network->beacons[i].at_us : at;
-    return at;
-}
-
+/* Two nodes that are here at the same time. */
 static void
-say_identity(struct findings *out, const struct network_beacon *a, const char *other)
+say_identity(struct findings *out, const struct core_contact *a, const struct core_contact *b)
 {
+    char one[PROTO_WHO_MAX], two[PROTO_WHO_MAX];
     struct finding *finding = finding_add(out, "same-identity");
-    finding_what(finding, "%s:%u and %s have the same identity", a->host, a->port, other);
-    finding_remedy(finding, "A folder or virtual machine was copied: start one of them in a new "
-                            "--out");
-}
-
-static bool
-is_fresh(const struct network *network, const struct network_beacon *beacon)
-{
-    return beacon->at_us + FRESH_US >= newest(network);
-}
-
-/* Two starts of one identity that are heard at the same time. */
-static bool
-is_twice(const struct network *network, const struct network_beacon *a,
-         const struct network_beacon *b)
-{
-    return a->kind == NETWORK_OURS && b->kind == NETWORK_OURS && a->node.id == b->node.id &&
-           a->node.incarnation < b->node.incarnation && is_fresh(network, a) &&
-           is_fresh(network, b);
+    finding_what(finding, "%s and %s have the same identity", finding_who(a, one),
+                 finding_who(b, two));
+    finding_remedy(finding, "A folder or virtual machine was copied: delete the file identity in "
+                            "the --out of one, and start that again");
 }
 
 void
 cause_identity(const struct facts *facts, struct findings *out)
 {
-    char other[PROTO_WHO_MAX];
-    if (!facts->status)
-        return;
-    const struct network *network = &facts->status->network;
-    for (size_t i = 0; i < network->beacon_count; i++) {
-        const struct network_beacon *a = &network->beacons[i];
-        if (a->kind == NETWORK_MYSELF && is_fresh(network, a))
-            say_identity(out, a, "this node");
-        for (size_t k = 0; k < network->beacon_count; k++) {
-            const struct network_beacon *b = &network->beacons[k];
-            if (!is_twice(network, a, b))
-                continue;
-            snprintf(other, sizeof other, "%s:%u", b->host, b->port);
-            say_identity(out, a, other);
+    size_t count = facts->status ? facts->status->core.contact_count : 0;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = i + 1; k < count; k++) {
+            const struct core_contact *a = &facts->status->core.contacts[i],
+                                      *b = &facts->status->core.contacts[k];
+            if (a->heard && b->heard && a->linked && b->linked && a->hello.identity != 0 &&
+                a->hello.identity == b->hello.identity)
+                say_identity(out, a, b);
         }
-    }
 }
 
 /* An address of this machine, whose own nodes are heard on each of its interfaces. */

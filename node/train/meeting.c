@@ -1,8 +1,11 @@
 /* meeting.c - see meeting.h. */
 #include "node/train/meeting.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <sodium.h>
 
 #include "nn/files/disk.h"
 #include "node/base/host.h"
@@ -60,4 +63,48 @@ meeting_recall(struct mesh *mesh, const char *dir)
     }
     if (file)
         fclose(file);
+}
+
+static void
+identity_path(const char *dir, char out[DISK_PATH_MAX])
+{
+    snprintf(out, DISK_PATH_MAX, "%s/identity", dir);
+}
+
+static uint64_t
+identity_read(const char *path)
+{
+    uint64_t identity = 0;
+    FILE *file = fopen(path, "re");
+    if (file && fscanf(file, "%16" SCNx64, &identity) != 1)
+        identity = 0;
+    if (file)
+        fclose(file);
+    return identity;
+}
+
+uint64_t
+meeting_identity(const char *dir)
+{
+    char path[DISK_PATH_MAX], temp[DISK_PATH_MAX + sizeof DISK_TEMP];
+    uint64_t drawn;
+    identity_path(dir, path);
+    if (identity_read(path) != 0)
+        return identity_read(path);
+    randombytes_buf(&drawn, sizeof drawn);
+    snprintf(temp, sizeof temp, "%s" DISK_TEMP, path);
+    FILE *file = fopen(temp, "we");
+    bool whole = file && fprintf(file, "%016" PRIx64 "\n", drawn) > 0;
+    if (file && fclose(file) == 0 && whole && rename(temp, path) == 0)
+        return drawn;
+    remove(temp);
+    return 0;
+}
+
+void
+meeting_forget(const char *dir)
+{
+    char path[DISK_PATH_MAX];
+    identity_path(dir, path);
+    remove(path);
 }

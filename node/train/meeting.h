@@ -14,4 +14,9 @@ void meeting_setup(const struct config *config, struct mesh_setup *setup);
 void meeting_remember(struct mesh *mesh, const char *dir);
 void meeting_recall(struct mesh *mesh, const char *dir);
 
+/* DIR/identity, a number that is drawn at the first start in a folder. 0: there is none, and none can be written. */
+uint64_t meeting_identity(const char *dir);
+/* It is another node's: the next start draws a new one. */
+void meeting_forget(const char *dir);
+
 #endif

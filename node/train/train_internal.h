@@ -61,6 +61,7 @@ struct train_told {
     uint64_t alone_us;           /* when it looks for more of them */
     bool hinted;                 /* what to check while it waits, or trains alone */
     bool watches;                /* there is no shard for this node */
+    bool twin;                   /* another node has its identity */
     bool skipped;                /* a gradient was not finite */
     bool cut;                    /* weights are cut off */
     atomic_bool model;           /* where model.safetensors is */

@@ -106,6 +106,21 @@ tell_other_job(void *ctx, const char *theirs, size_t size, char *out, size_t out
 }
 
 static void
+tell_twin(void *ctx, const char *who)
+{
+    struct run *run = ctx;
+    if (!run->told.twin)
+        train_say(
+            run, 4,
+            "%s has this node's identity: %s was copied. %s/identity is deleted, and the next "
+            "start draws another one",
+            who, run->config->out, run->config->out);
+    if (!run->told.twin)
+        meeting_forget(run->config->out);
+    run->told.twin = true;
+}
+
+static void
 share_file(void *ctx, const struct core_file_block *wanted)
 {
     share_wanted(((struct run *)ctx)->share, wanted);
@@ -128,7 +143,10 @@ open_mesh(struct run *run, struct why *why)
         .state_size = run->state.size,
         .idle = idle_memory(run, mesh_idle_size(run->state.size, vector * sizeof(int32_t))),
         .job = run->offer,
-        .program = {.differ = tell_other_job, .file_wanted = share_file, .log = train_log},
+        .program = {.differ = tell_other_job,
+                    .file_wanted = share_file,
+                    .twin = tell_twin,
+                    .log = train_log},
         .ctx = run,
     };
     setup.buckets = work_buckets(run->work, &setup.bucket_count);
@@ -137,6 +155,7 @@ open_mesh(struct run *run, struct why *why)
     snprintf(setup.hello.kernel, sizeof setup.hello.kernel, "%s", run->job.kernel);
     meeting_setup(config, &setup);
     setup.hello.job_hash = mix64_pair(run->job_hash, config->exchange_hash);
+    setup.hello.identity = meeting_identity(config->out);
     setup.hello.numerics = nn_fingerprint();
     if (share_new(&run->share, data_manifest(run->job.data), config->model.from, train_log, run))
         return why_error(why, -ENOMEM, "not enough memory to give files to others");

@@ -253,11 +253,14 @@ data() {
     doctor "$JOB" --data "$DIR/here"
 }
 
-broken twice same-identity "start one of them in a new --out"
+broken twice same-identity "delete the file identity"
 twice() {
-    [ -x "$FAILNODE" ] || return 77
-    MESHNODE=$FAILNODE MESHNODE_ID=77 trains 1 pc1
-    MESHNODE=$FAILNODE MESHNODE_ID=77 trains 1 pc2 --set mesh.port=20100
+    trains 1 pc1
+    mkdir "$DIR/pc2"
+    cp "$DIR/pc1/identity" "$DIR/pc2/identity"
+    trains 1 pc2
+    wait_until 20 "pc2 to be told" grep -q "^warning: pc1 (.*) has this node's identity: $DIR/pc2 was copied" "$DIR/pc2.log"
+    [ -e "$DIR/pc1/identity" ] && [ ! -e "$DIR/pc2/identity" ] || return 9
     doctor
 }
 

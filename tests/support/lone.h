@@ -31,6 +31,7 @@ struct lone_setup {
     unsigned crowd;       /* core_config.crowd */
     size_t state_size;    /* 0: 16 */
     bool wants_job;
+    uint64_t identity;
     bool unstarted;       /* the trainer has not given its state yet */
     bool inexact;         /* core_config.inexact */
     bool even;            /* core_config.even */
@@ -97,6 +98,7 @@ struct lone {
     unsigned files_wanted, files_came; /* calls of program->file_wanted, ->file_came, */
     struct core_file_block file;       /* and what the last one said */
     bool file_wrong;                   /* what file_came answers */
+    unsigned twins;                    /* calls of program->twin */
 };
 
 struct lone *lone_new(const struct lone_setup *setup);

@@ -290,12 +290,12 @@ TEST(refusals)
 TEST(an_identity_that_is_there_twice)
 {
     home_with_another();
-    add_beacon(NETWORK_OURS, "10.77.0.3", 2)->node.incarnation = 5;
-    assert_cause("same-identity", "10.77.0.2:20000 and 10.77.0.3:20000", "--out");
-    status.network.beacons[0].at_us = 1000; /* it was started again elsewhere */
+    add_contact("10.77.0.3", "pc3")->hello.identity = 5;
     assert_sound();
-    status.network.beacons[1].kind = NETWORK_MYSELF;
-    assert_cause("same-identity", "10.77.0.3:20000 and this node", "--out");
+    status.core.contacts[0].hello.identity = 5;
+    assert_cause("same-identity", "pc2 (10.77.0.2:20000) and pc3 (10.77.0.3:20000)", "identity");
+    status.core.contacts[0].heard = false; /* it was started again elsewhere */
+    assert_sound();
 }
 
 TEST(two_ways_to_one_node_are_a_note)

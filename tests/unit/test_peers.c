@@ -553,6 +553,30 @@ TEST(an_answer_comes_before_the_list_of_peers)
     assert_true(lone_sent(lone, 8, PROTO_HELLO) < lone_sent(lone, 8, PROTO_PEERS));
 }
 
+/* The one that started later is the copy. */
+TEST(a_node_learns_that_its_identity_is_anothers)
+{
+    static const struct {
+        uint64_t ours, theirs, started;
+        unsigned twins;
+    } cases[] = {{9, 9, 1, 1}, {9, 9, 3, 0}, {9, 8, 1, 0}, {0, 0, 1, 0}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        OWNED(lone_destroy)
+        struct lone *lone = LONE(.id = 5, .incarnation = 2, .identity = cases[k].ours);
+        struct proto_msg msg = {.type = PROTO_HELLO,
+                                .hello = {.run = "lone",
+                                          .job_hash = 1,
+                                          .identity = cases[k].theirs,
+                                          .numerics = 2,
+                                          .kernel = "plain",
+                                          .control_port = 20007,
+                                          .bulk_port = 30007}};
+        lone->incarnation[7] = cases[k].started;
+        lone_say(lone, 7, &msg);
+        assert_int_equal(lone->twins, cases[k].twins);
+    }
+}
+
 TEST(peers_tell_one_another_whom_they_know)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);

@@ -370,6 +370,7 @@ TEST(the_example_is_of_this_version)
 {
     const struct proto_msg msg = {.type = PROTO_HELLO,
                                   .hello = {.asks = 300,
+                                            .identity = 5,
                                             .answers = 7,
                                             .mesh = "m",
                                             .run = "digits",

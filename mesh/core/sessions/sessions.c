@@ -274,6 +274,17 @@ peer_greeted(struct peers *peers, const struct core *core, int i, const struct p
         peer_establish(peers, core, i);
 }
 
+/* Was this node's folder copied from that of peers[i], which was here before? */
+static void
+twin_tell(const struct core *core, int i, const struct proto_hello *hello)
+{
+    char who[PROTO_WHO_MAX];
+    bool same = hello->identity != 0 && hello->identity == core->config.hello.identity;
+    if (same && core->peers.peers[i].node.incarnation < core->config.self.incarnation &&
+        core->config.program->twin)
+        core->config.program->twin(core->config.program_ctx, report_who(core, i, who));
+}
+
 void
 sessions_hello(struct peers *peers, const struct core *core, struct proto_node from,
                const char *host, const struct proto_hello *hello)
@@ -289,6 +300,7 @@ sessions_hello(struct peers *peers, const struct core *core, struct proto_node f
     contact_hello(&peers->contacts, core, from, &at, hello);
     rendezvous_answered(&peers->rendezvous, &peers->links, core, from, hello->answers);
     memcpy(peers->peers[i].hello.name, hello->name, sizeof hello->name);
+    twin_tell(core, i, hello);
     enum proto_refusal reason = admit_judge(&peers->admit, core, from, hello);
     if (reason)
         peer_refuse(peers, core, i, reason, hello);
