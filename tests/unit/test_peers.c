@@ -531,6 +531,30 @@ TEST(the_65th_node_is_too_much)
     assert_int_equal(peers_heard_of(lone), PEERS_MAX);
 }
 
+TEST(who_only_looks_takes_no_place_of_64)
+{
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 79);
+    for (unsigned id = 2; id <= PEERS_MAX; id++)
+        lone_meet(lone, id);
+    struct proto_msg looks = {
+        .type = PROTO_HELLO,
+        .hello = {.wants_job = true, .control_port = 20001, .bulk_port = 30001}};
+    lone_say(lone, 1, &looks);
+    lone_up(lone, 1);
+    looks.hello.answers = lone->asked[1];
+    lone_say(lone, 1, &looks);
+    assert_true(peers_find(lone->core, lone_node(lone, 1)) >= 0);
+    lone_meet(lone, PEERS_MAX + 1);
+    assert_int_equal(peers_heard_of(lone), PEERS_MAX);
+    assert_int_equal(peers_find(lone->core, lone_node(lone, 1)), -1);
+    assert_true(peers_find(lone->core, lone_node(lone, PEERS_MAX + 1)) >= 0);
+    looks.hello.answers = 0;
+    lone_say(lone, 1, &looks);
+    lone_up(lone, 1);
+    assert_int_equal(lone_sent(lone, 1, PROTO_REFUSE)->msg.refuse.reason, PROTO_REFUSE_FULL);
+    assert_int_equal(peers_heard_of(lone), PEERS_MAX);
+}
+
 /* Node 8 answers and asks. Its session begins with our answer: it drops what comes before that. */
 TEST(an_answer_comes_before_the_list_of_peers)
 {

@@ -5,7 +5,8 @@
  * ADMIT_REFUSED_US. Each side prints one line about each incarnation of the other.
  *
  * A mesh has at most PROTO_PEERS_MAX nodes. When no slot is left, a newcomer is told so, one newcomer after
- * another, on a link for this purpose only. No member loses its slot. */
+ * another, on a link for this purpose only. No member loses its slot; a node without a job, which only looks, gives
+ * way to one that trains. */
 #ifndef MESH_ADMIT_H
 #define MESH_ADMIT_H
 

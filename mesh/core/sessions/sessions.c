@@ -225,14 +225,31 @@ sessions_refused(struct peers *peers, const struct core *core, struct proto_node
 
 /* --- What is heard ----------------------------------------------------------------------------- */
 
+/* A node without a job gives its slot to one that trains. Returns the slot, or -1: there is no such node. */
+static int
+onlooker_yields(struct peers *peers, const struct core *core, struct proto_node node,
+                const struct proto_endpoint *at)
+{
+    for (int i = 0; i < peers->high; i++) {
+        if (!peers->peers[i].greeted || !peers->peers[i].hello.wants_job)
+            continue;
+        session_end(peers, core, i, REPORT_LEFT, "a node that trains needs its slot");
+        peers_forget(peers, i);
+        peers_begin(peers, core, i, node, at);
+        return i;
+    }
+    return -1;
+}
+
 /* The entry that a HELLO is about, brought up to date; -1 when it is to be ignored. */
 static int
 hello_peer(struct peers *peers, const struct core *core, struct proto_node from,
-           const struct proto_endpoint *at)
+           const struct proto_endpoint *at, bool trains)
 {
     int i = peers_by_id(core, from.id);
     if (i < 0) {
         i = peers_add(peers, core, from, at);
+        i = i < 0 && trains ? onlooker_yields(peers, core, from, at) : i;
         if (i < 0)
             admit_turn_away(&peers->admit, &peers->links, core, from, at);
         return i;
@@ -294,7 +311,7 @@ sessions_hello(struct peers *peers, const struct core *core, struct proto_node f
         return;
     }
     struct proto_endpoint at = endpoint_at(host, hello->control_port);
-    int i = hello_peer(peers, core, from, &at);
+    int i = hello_peer(peers, core, from, &at, !hello->wants_job);
     if (i < 0)
         return;
     contact_hello(&peers->contacts, core, from, &at, hello);
