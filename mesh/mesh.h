@@ -263,7 +263,8 @@ enum { MESH_PROBE_LEAST_MS = 1500, MESH_PROBE_MOST_MS = 3000 };
 
 /* Looks around as a node without a job: who is heard, who answers, and which connections fail, in
  * status->network.tries. It takes MESH_PROBE_LEAST_MS, or as long as something is open, at most MESH_PROBE_MOST_MS,
- * and a second more for who accepts connections and says nothing. Returns as mesh_new. */
+ * and a second more for who accepts connections and says nothing; the time in which its threads wait for a CPU does not
+ * count. Returns as mesh_new. */
 int mesh_probe(const struct mesh_setup *setup, struct mesh_status *status, struct why *why);
 /* Async-signal-safe. False: nobody is looking for a job or files now; the next search ends at once. */
 bool mesh_job_interrupt(void);

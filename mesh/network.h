@@ -69,6 +69,7 @@ struct network {
     struct network_beacon beacons[NETWORK_BEACONS_MAX];
     struct network_name names[NETWORK_NAMES_MAX];
     struct network_try tries[NETWORK_TRIES_MAX];
+    bool starved; /* of mesh_probe: its threads had no CPU for most of the time that it may take */
 };
 
 #endif

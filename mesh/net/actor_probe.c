@@ -13,15 +13,17 @@
 #include "mesh/net/discover.h"
 
 enum {
-    LOOK_MS = 100,  /* between two looks at whom there is */
-    SLOW_MS = 4200, /* so long somebody who accepts connections may say nothing */
-    FIRST_MS = 400, /* until then beacons alone are waited for */
+    LOOK_MS = 100,   /* between two looks at whom there is */
+    SLOW_MS = 4200,  /* so long somebody who accepts connections may say nothing */
+    FIRST_MS = 400,  /* until then beacons alone are waited for */
+    BUSY_MS = 20000, /* for all, on a machine where its threads wait for a CPU */
 };
 
 struct probe {
     struct mesh *mesh;
     struct mesh_status *status;
-    uint64_t since_us;
+    uint64_t since_us; /* moves on while a thread waits for a CPU: who does not run hears nobody */
+    struct starve starve;
     size_t count;
     struct network_try tries[NETWORK_TRIES_MAX];
     int fd[NETWORK_TRIES_MAX];
@@ -173,21 +175,23 @@ probe_end(const struct probe *probe)
 static void
 probe_run(struct probe *probe)
 {
-    uint64_t look_at = 0, now = probe->since_us;
+    uint64_t look_at = 0, now = probe->since_us, most = now + 1000 * BUSY_MS;
     bool done = false, open = true;
-    while (now < probe_end(probe) &&
+    while (now < most && now < probe_end(probe) &&
            (now < probe->since_us + MESH_PROBE_LEAST_MS * 1000 || !done || open)) {
         actor_turn(probe->mesh, true);
         now = clock_us();
         if (now >= look_at) {
             done = probe_look(probe, now);
             look_at = now + LOOK_MS * 1000;
+            probe->since_us += starve_us(&probe->starve);
         }
         open = tries_go_on(probe, false);
     }
     tries_go_on(probe, true);
     probe_look(probe, now);
     tries_go_on(probe, true);
+    probe->status->network.starved = now >= most;
     probe->status->network.try_count = probe->count;
     memcpy(probe->status->network.tries, probe->tries, sizeof probe->tries);
 }

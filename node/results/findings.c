@@ -7,25 +7,35 @@
 struct row {
     findings_of *find;
     bool alone; /* it explains why a node is alone */
+    bool timed; /* somebody may only have been slow, or this program */
 };
 
 static const struct row rows[] = {
-    {cause_start, true},     {cause_network, true},  {cause_broadcast, false},
-    {cause_group, true},     {cause_version, true},  {cause_there, false},
-    {cause_bulk, false},     {cause_here, false},    {cause_refused, false},
-    {cause_names, false},    {cause_unheard, false}, {cause_nobody, false},
-    {cause_identity, true},  {cause_clock, false},   {cause_job, false},
-    {cause_numerics, false}, {cause_jobs, false},    {cause_machine, false},
-    {cause_routes, false},
+    {cause_start, true, false},     {cause_network, true, false}, {cause_broadcast, false, false},
+    {cause_group, true, false},     {cause_version, true, false}, {cause_there, false, true},
+    {cause_bulk, false, true},      {cause_here, false, true},    {cause_refused, false, false},
+    {cause_names, false, true},     {cause_unheard, false, true}, {cause_nobody, false, true},
+    {cause_identity, true, false},  {cause_clock, false, false},  {cause_job, false, false},
+    {cause_numerics, false, false}, {cause_jobs, false, false},   {cause_machine, false, false},
+    {cause_routes, false, false},
 };
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
 void
 findings_make(const struct facts *facts, struct findings *out)
 {
-    out->count = 0;
+    struct findings timed;
+    bool starved = facts->status && facts->status->network.starved;
+    out->count = timed.count = 0;
     for (size_t i = 0; i < ROW_COUNT; i++)
-        rows[i].find(facts, out);
+        rows[i].find(facts, starved && rows[i].timed ? &timed : out);
+    if (!findings_bad(&timed))
+        return;
+    struct finding *finding = finding_add(out, "busy");
+    finding_what(finding,
+                 "this machine has too much to do: the doctor hardly got a CPU, and cannot "
+                 "tell who is silent from who is slow");
+    finding_remedy(finding, "Ask again when the load (uptime) has fallen");
 }
 
 void

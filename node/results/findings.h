@@ -22,6 +22,7 @@ bool findings_news(struct findings_said *said, const struct finding *finding);
 void findings_line(const struct finding *finding, char *out, size_t size);
 
 typedef void findings_of(const struct facts *facts, struct findings *out);
+/* findings.c: busy, in the place of what only time told */
 /* findings_network.c: no-start, no-network, bridge, no-broadcast, other-group, other-version, other-network,
  * udp-shut-here, nobody */
 findings_of cause_start, cause_network, cause_broadcast, cause_group, cause_version, cause_unheard,

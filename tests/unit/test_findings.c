@@ -298,6 +298,18 @@ TEST(an_identity_that_is_there_twice)
     assert_sound();
 }
 
+TEST(who_had_no_cpu_blames_nobody)
+{
+    home_with_another();
+    status.core.contacts[0].linked = status.core.contacts[0].greeted = false;
+    add_try("10.77.0.2", 20000, ETIMEDOUT);
+    assert_cause("tcp-shut-there", "10.77.0.2", "firewall");
+    status.network.starved = true;
+    assert_cause("busy", "hardly got a CPU", "load");
+    status.core.contacts[0].linked = status.core.contacts[0].greeted = true;
+    assert_sound();
+}
+
 TEST(two_ways_to_one_node_are_a_note)
 {
     home_with_another();
