@@ -261,21 +261,26 @@ TEST(a_manifest_is_begun_anew_when_its_donor_has_gone)
 
 /* --- Giving --- */
 
+static void
+meet_bare(struct lone *lone, unsigned id)
+{
+    struct proto_msg msg = {.type = PROTO_HELLO,
+                            .hello = {.wants_job = true,
+                                      .control_port = (uint16_t)(20000 + id),
+                                      .bulk_port = (uint16_t)(30000 + id)}};
+    lone_say(lone, id, &msg);
+    lone_up(lone, id);
+    msg.hello.answers = lone->asked[id];
+    lone_say(lone, id, &msg);
+}
+
 /* Node 5 has the job; those of ids[] have none. */
 static struct lone *
 giver(const unsigned *ids, size_t count)
 {
     struct lone *lone = LONE(.id = 5);
-    for (size_t i = 0; i < count; i++) {
-        struct proto_msg msg = {.type = PROTO_HELLO,
-                                .hello = {.wants_job = true,
-                                          .control_port = (uint16_t)(20000 + ids[i]),
-                                          .bulk_port = (uint16_t)(30000 + ids[i])}};
-        lone_say(lone, ids[i], &msg);
-        lone_up(lone, ids[i]);
-        msg.hello.answers = lone->asked[ids[i]];
-        lone_say(lone, ids[i], &msg);
-    }
+    for (size_t i = 0; i < count; i++)
+        meet_bare(lone, ids[i]);
     return lone;
 }
 
@@ -333,4 +338,22 @@ TEST(who_asks_for_another_job_gets_nothing_and_who_goes_is_forgotten)
     assert_int_equal(lone->files_wanted, 2);
     core_on_file(lone->core, lone->now, 0, NULL, 0); /* it is not here */
     assert_int_equal(lone_gave(lone, 7, LONE_FILES)->body_size, 0);
+}
+
+TEST(who_trains_with_others_rests_after_each_block)
+{
+    const unsigned members[] = {8};
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 2);
+    lone_meet(lone, 8);
+    for (unsigned t = 0; t < 2000 && lone_members(lone) != 2; t += 10)
+        lone_run_with(lone, 10, members, 1, 0, true);
+    assert_int_equal(lone_members(lone), 2);
+    meet_bare(lone, 6);
+    ask(lone, 6, JOB, 10, 2);
+    assert_int_equal(lone->files_wanted, 1);
+    core_on_file(lone->core, lone->now, 99, body, ROOM);
+    assert_int_equal(lone->files_wanted, 1);
+    uint64_t pause_us = UINT64_C(1000000) * FILES_SHARE * 2 * ROOM / FILES_LINE_UNKNOWN;
+    lone_run_with(lone, (unsigned)(1 + pause_us / 1000), members, 1, 0, false);
+    assert_int_equal(lone->files_wanted, 2);
 }

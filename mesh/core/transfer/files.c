@@ -18,6 +18,8 @@ files_want(struct files *files, const struct core *core, const struct proto_fetc
            uint64_t count)
 {
     assert(count <= CORE_FILES_RUN);
+    take_patience(&files->take,
+                  what->object == PROTO_OBJECT_PAGE ? FILES_ASK_US : FILES_PATIENCE_US);
     take_begin(&files->take, what, what->block, count);
     files->takes = true;
     files->rests = false;
@@ -234,6 +236,26 @@ files_gone(struct files *files, int i)
         names_anew(files);
 }
 
+/* Of the line from another member: bytes per second. */
+static uint64_t
+line_rate(const struct core *core, size_t member)
+{
+    uint32_t rate = core->lines.of[core->plan.peer[member]].rate;
+    return rate == 0 ? FILES_LINE_UNKNOWN : rate < FILES_LINE_FAST ? rate : FILES_LINE_FAST;
+}
+
+static uint64_t
+pause_after(const struct core *core, size_t size)
+{
+    size_t members = core->plan.active ? core->plan.now.count : 1;
+    uint64_t slowest = FILES_LINE_FAST;
+    for (size_t r = 0; r < members && members > 1; r++)
+        if (r != core->plan.rank && line_rate(core, r) < slowest)
+            slowest = line_rate(core, r);
+    uint64_t pause_us = members > 1 ? FILES_SHARE * members * size * 1000000 / slowest : 0;
+    return pause_us < FILES_PAUSE_US ? pause_us : FILES_PAUSE_US;
+}
+
 void
 files_read(struct files *files, const struct core *core, uint64_t round, uint64_t blocks,
            const void *data, size_t size)
@@ -241,6 +263,10 @@ files_read(struct files *files, const struct core *core, uint64_t round, uint64_
     int i = peers_find(core, mutant(MUTANT_PAGE_TO) ? core->peers.peers[0].node : files->read_for);
     assert(files->reading);
     files->reading = false;
+    if (files->read.object == PROTO_OBJECT_FILES) {
+        files->gave_at = core->awake;
+        files->pause_us = pause_after(core, size);
+    }
     if (i >= 0)
         files_answer(core, i, &files->read, round, blocks, data, size);
 }
@@ -262,14 +288,27 @@ files_next(struct files *files, const struct core *core, int i)
         files->waiting &= ~(UINT64_C(1) << i);
 }
 
+/* A bitmap of those who wait for something that may be given now. */
+static uint64_t
+files_due(const struct files *files, const struct core *core)
+{
+    uint64_t due = files->waiting;
+    if (files->reading || awake_since(core->awake, files->gave_at) >= files->pause_us)
+        return files->reading ? 0 : due;
+    for (int i = 0; i < core->peers.high; i++)
+        if (files->waits[i][files->first[i]].object == PROTO_OBJECT_FILES)
+            due &= ~(UINT64_C(1) << i);
+    return due;
+}
+
 static void
 files_give(struct files *files, const struct core *core)
 {
     const struct core_program *program = core->config.program;
     const struct proto_fetch *read = &files->read;
-    while (files->waiting && !files->reading) {
-        uint64_t later = files->turn < PEERS_MAX ? files->waiting >> files->turn << files->turn : 0;
-        files_next(files, core, __builtin_ctzll(later ? later : files->waiting));
+    for (uint64_t due; (due = files_due(files, core)) != 0;) {
+        uint64_t later = files->turn < PEERS_MAX ? due >> files->turn << files->turn : 0;
+        files_next(files, core, __builtin_ctzll(later ? later : due));
         if (read->object != PROTO_OBJECT_PAGE)
             program->file_wanted(
                 core->config.program_ctx,

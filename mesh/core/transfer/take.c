@@ -15,6 +15,12 @@ take_init(struct take *take, uint8_t *blocks, uint64_t ask_us)
 }
 
 void
+take_patience(struct take *take, uint64_t ask_us)
+{
+    take->ask_us = ask_us;
+}
+
+void
 take_skip(struct take *take, uint64_t block)
 {
     assert(take->blocks[block - take->first] == MISSING);

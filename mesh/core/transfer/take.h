@@ -47,6 +47,8 @@ struct take {
 
 /* `blocks` has room for those of any object. Borrowed. */
 void take_init(struct take *take, uint8_t *blocks, uint64_t ask_us);
+/* How long a donor's first try may take, from the next take_begin on. */
+void take_patience(struct take *take, uint64_t ask_us);
 /* Takes blocks [first, first + count) of this object: all are missing. */
 void take_begin(struct take *take, const struct proto_fetch *what, uint64_t first, uint64_t count);
 /* Before anybody was asked: this block is not wanted. */
