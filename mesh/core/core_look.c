@@ -20,7 +20,10 @@ core_heard_peers(const struct core *core)
     unsigned count = 0;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        count += peer->state == PEER_UP && !core->view.of[i].suspected && peer->announced;
+        bool looks =
+            core->config.hello.wants_job && !peer->hello.wants_job; /* hears no heartbeats */
+        count +=
+            peer->state == PEER_UP && (looks || (peer->announced && !core->view.of[i].suspected));
     }
     return count;
 }

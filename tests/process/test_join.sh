@@ -101,6 +101,7 @@ if unshare --mount true 2>/dev/null; then
         --out '$WORK/small' --threads 1 --peers 2 --set 'mesh.group=$GROUP' $LINK") >"$WORK/small.log" 2>&1 </dev/null &
     PID[small]=$!
     wait_until 30 "small to watch" says small "^warning: $WORK/disk: the data need [0-9]+ bytes, the disk has [0-9]+ free ones.* only watches\$"
+    wait_until 30 "small to see one" says small "^no room for the data: .* 1 node\$"
     small mount -o remount,size=16m "$WORK/disk"
     finished 60 one small
     same_hash one small
