@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 19,
+    PROTO_VERSION = 20,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_STAGES_MAX = 64, /* of a model */
@@ -35,7 +35,7 @@ enum {
     PROTO_TEXT_MAX = 256, /* bytes of a reason, with the final 0 */
     PROTO_FRAME_MAX = 8192,       /* bytes of an encoded header frame */
     PROTO_CHUNK_MAX = 1 << 18,    /* elements of one tensor chunk: 1 MiB */
-    PROTO_BLOCK_MAX = 1 << 20,    /* bytes of one block of state or total */
+    PROTO_BLOCK_MAX = 1 << 20,    /* bytes of one block of state or total, or of a list */
     PROTO_COUNT_MAX = 1024,       /* blocks that may be asked for at a time */
     PROTO_PAGE_MAX = 1 << 16,     /* bytes of a page of a checkpoint */
     PROTO_JOB_MAX = 1 << 16,      /* bytes of a job's text */
@@ -50,7 +50,7 @@ enum {
 #define PROTO_ROUND_MAX  ((UINT64_C(1) << 48) - 1)
 #define PROTO_VECTOR_MAX (UINT64_C(1) << 48)
 #define PROTO_FILE_MAX   (UINT64_C(1) << 48)
-/* With this limit, the hashes of a state's blocks fit into one block. */
+/* With this limit, the hashes of a state's blocks fit into a list. */
 #define PROTO_STATE_MAX (UINT64_C(1) << 37)
 
 /* A node. After a restart it may or may not have the same id, but always another incarnation. */

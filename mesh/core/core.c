@@ -42,8 +42,6 @@ core_new(struct core **out, const struct core_config *config, uint64_t now)
     core->buckets = calloc(config->bucket_count + 1, sizeof *core->buckets);
     if (core->buckets && config->bucket_count > 0)
         memcpy(core->buckets, config->buckets, config->bucket_count * sizeof *core->buckets);
-    if (core->config.block_size == 0)
-        core->config.block_size = PROTO_BLOCK_MAX;
     core->engine = config->engine ? config->engine : &engine_rounds;
     if (!core->engine->led)
         core->config.crowd = PROTO_PEERS_MAX;

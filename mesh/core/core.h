@@ -195,7 +195,7 @@ struct core_config {
      * Totals that do not fit are not kept. */
     uint8_t *log;
     size_t log_size;
-    size_t block_size;     /* bytes of a block of states and totals; 0 = PROTO_BLOCK_MAX */
+    size_t block_size;     /* bytes of a block of states and totals; 0: by the size of a state */
     uint32_t chunk_elems;  /* elements per ring message, 1..PROTO_CHUNK_MAX; small in tests */
     uint64_t direct_bytes; /* buckets of at most so many bytes may go directly: servers.h */
     bool pack_all;         /* own bodies are packed even if that makes them longer: for tests */

@@ -99,13 +99,14 @@ is_source(const struct sim *sim, const struct sim_node *node)
 
 /* It took the wrong state of a node, and nobody else had told it of that round before it began to. Others may have
  * computed it meanwhile, and be rounds ahead: as long as no message with the hash of their state before this round is
- * the newest, the node cannot compare. It must find out later. But who gave up a right state must not get a wrong one
- * in its place. */
+ * the newest, the node cannot compare. It must find out later. But who gave up a right state must not get the wrong one
+ * in its place for which it gave it up. When a bit has flipped since, that one was nowhere any more. */
 static bool
 taken_unseen(const struct sim *sim, const struct sim_node *node)
 {
     uint64_t told = node->busy == SIM_ADOPTING ? node->task_told : sim_rounds_told(node);
-    bool unseen = told != node->round + 1 && node->given_up == 0;
+    bool in_place = node->given_up > 0 && node->given_up_flips == sim->state_flips;
+    bool unseen = told != node->round + 1 && !in_place;
     return unseen && is_source(sim, node) && node->round <= sim->profile.rounds &&
            segments_of_either(&sim->profile, node, &sim->reference[node->round],
                               &sim->astray[node->round]);
@@ -149,8 +150,11 @@ sim_rounds_gives_up(const struct sim *sim, struct sim_node *node)
     memset(node->told, 0, sizeof node->told);
     node->told_there = 0;
     bool flips = sim->profile.fault_mask >> SIM_FLIP;
-    if (flips && !is_astray(node) && node->round + 1 > node->given_up)
+    if (!flips || is_astray(node))
+        return;
+    if (node->round + 1 > node->given_up)
         node->given_up = node->round + 1;
+    node->given_up_flips = sim->state_flips;
 }
 
 /* All have gone back, nobody to a wrong state: what was given up is nowhere any more, and is computed again. */

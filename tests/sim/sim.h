@@ -239,7 +239,8 @@ struct sim_node {
     uint64_t told_there; /* of any of them, when it had come there itself, */
     uint64_t task_told;  /* or when it began to adopt a state */
     uint64_t
-        given_up; /* + 1; the round of a right state that it went back from, and has not got again */
+        given_up; /* + 1; the round of a right state that it went back from, and has not got again; */
+    unsigned given_up_flips; /* sim.state_flips then */
     uint8_t log[SIM_LOG_MAX];
     struct sim_disk disk;
     struct sim_repair repair;

@@ -7,7 +7,7 @@
 #include "tests/support/lone.h"
 #include "tests/support/test.h"
 
-enum { BLOCKS = 21, SIZE = 20 * PROTO_BLOCK_MAX + 12345 };
+enum { BLOCKS = 21, SIZE = 20 * TRANSFER_BLOCK + 12345 };
 
 static uint8_t *
 state_of(uint64_t round)
@@ -22,7 +22,7 @@ state_of(uint64_t round)
 static size_t
 size_of(uint64_t block)
 {
-    return block + 1 == BLOCKS ? SIZE % PROTO_BLOCK_MAX : PROTO_BLOCK_MAX;
+    return block + 1 == BLOCKS ? SIZE % TRANSFER_BLOCK : TRANSFER_BLOCK;
 }
 
 static void
@@ -30,7 +30,7 @@ offer(struct lone *lone, unsigned from, const uint8_t *state, uint64_t round)
 {
     uint64_t hashes[BLOCKS];
     for (uint64_t b = 0; b < BLOCKS; b++)
-        hashes[b] = XXH3_64bits(state + b * PROTO_BLOCK_MAX, size_of(b));
+        hashes[b] = XXH3_64bits(state + b * TRANSFER_BLOCK, size_of(b));
     struct proto_msg msg = {
         .type = PROTO_GIVE,
         .give = {.object = PROTO_OBJECT_LIST, .round = round, .label = 77 + round}};
@@ -45,7 +45,7 @@ give(struct lone *lone, unsigned from, uint8_t *state, uint64_t round, uint64_t 
         .type = PROTO_GIVE,
         .give = {
             .object = PROTO_OBJECT_STATE, .round = round, .label = 77 + round, .block = block}};
-    lone_say_bulk(lone, from, &msg, state + block * PROTO_BLOCK_MAX, size_of(block));
+    lone_say_bulk(lone, from, &msg, state + block * TRANSFER_BLOCK, size_of(block));
 }
 
 /* Nobody has the total of `round`. */
@@ -138,9 +138,9 @@ answer(struct lone *lone, struct donors *donors, uint8_t *state, uint64_t round)
             continue;
         for (uint64_t b = fetch->block; b < fetch->block + fetch->count; b++) {
             bool wrong = sent.to == donors->wrong;
-            state[b * PROTO_BLOCK_MAX + 7] ^= wrong;
+            state[b * TRANSFER_BLOCK + 7] ^= wrong;
             give(lone, sent.to, state, round, b);
-            state[b * PROTO_BLOCK_MAX + 7] ^= wrong;
+            state[b * TRANSFER_BLOCK + 7] ^= wrong;
             donors->given[sent.to]++;
         }
     }
@@ -157,16 +157,69 @@ TEST(blocks_of_several_donors_make_the_whole)
     assert_int_equal(lone_asked_count(lone, 7, LONE_COPY), 1); /* node 8 may offer, too */
     offer(lone, 8, want, 9);
     lone_run(lone, 10);
-    assert_int_equal(lone_asked_count(lone, 7, LONE_COPY), 3);
-    assert_int_equal(lone_asked_count(lone, 8, LONE_COPY), 3);
+    assert_int_equal(lone_asked_count(lone, 7, LONE_COPY), 2);
+    assert_int_equal(lone_asked_count(lone, 8, LONE_COPY), 2);
     struct donors donors = {0};
     answer(lone, &donors, want, 9);
     assert_true(lone->adopt);
-    assert_true(donors.given[7] >= 8 && donors.given[8] >= 8);
+    assert_true(donors.given[7] >= 5 && donors.given[8] >= 5);
     assert_in_range(donors.given[7] + donors.given[8], BLOCKS,
                     BLOCKS + 2); /* the last are helped with */
     assert_int_equal(lone->round, 9);
     assert_int_equal(lone->hash, 77 + 9);
+    assert_memory_equal(lone->state_in, want, SIZE);
+}
+
+/* The line of this node: what donors give waits in it, and takes its time. */
+struct slow_line {
+    struct {
+        unsigned from;
+        uint64_t block;
+    } queue[1024];
+    size_t head, tail, asked[BLOCKS];
+    uint64_t next; /* message looked at */
+    uint64_t free_at;
+};
+
+static void
+line_step(struct lone *lone, struct slow_line *line, uint8_t *state, uint64_t block_us)
+{
+    for (; line->next < lone->sent_count; line->next++) {
+        struct lone_sent sent = lone->sent[line->next % LONE_SENT_MAX];
+        const struct proto_fetch *fetch = &sent.msg.fetch;
+        if (sent.msg.type != PROTO_FETCH || fetch->object != PROTO_OBJECT_STATE)
+            continue;
+        if (line->head == line->tail)
+            line->free_at = lone->now + block_us;
+        for (uint64_t b = fetch->block; b < fetch->block + fetch->count; b++) {
+            line->asked[b]++;
+            line->queue[line->tail].from = sent.to;
+            line->queue[line->tail++ % 1024].block = b;
+        }
+    }
+    for (; line->head < line->tail && lone->now >= line->free_at; line->free_at += block_us) {
+        size_t k = line->head++ % 1024;
+        give(lone, line->queue[k].from, state, 9, line->queue[k].block);
+    }
+}
+
+/* A line of 10 Mbit/s, and nobody trains any more: while blocks come, this node is not starved either. */
+TEST(over_a_slow_line_blocks_come_once)
+{
+    OWNED(lone_destroy) struct lone *lone = behind(3, true);
+    OWNED(memory_free) uint8_t *want = state_of(9);
+    struct slow_line line = {0};
+    uint64_t block_us = TRANSFER_BLOCK * UINT64_C(8) / 10, begun_us = lone->now;
+    for (unsigned id = 7; id < 10; id++)
+        offer(lone, id, want, 9);
+    while (lone->now < begun_us + 2 * BLOCKS * block_us && !lone->adopt) {
+        lone_run_with(lone, 50, (unsigned[]){7, 8, 9}, 3, 9, true);
+        line_step(lone, &line, want, block_us);
+    }
+    assert_true(lone->adopt);
+    assert_in_range(lone->now - begun_us, SIZE * 8 / 10, SIZE * 8 / 10 + 300000);
+    for (size_t b = 0; b < BLOCKS; b++)
+        assert_int_equal(line.asked[b], 1);
     assert_memory_equal(lone->state_in, want, SIZE);
 }
 
@@ -409,11 +462,11 @@ TEST(what_nobody_asked_for_is_ignored)
     msg = (struct proto_msg){
         .type = PROTO_GIVE,
         .give = {.object = PROTO_OBJECT_STATE, .round = 9, .label = 77 + 9, .block = BLOCKS}};
-    lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
+    lone_say_bulk(lone, 7, &msg, want, TRANSFER_BLOCK);
     msg.give.block = BLOCKS - 1; /* which is shorter */
-    lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX);
+    lone_say_bulk(lone, 7, &msg, want, TRANSFER_BLOCK);
     msg.give.block = 0;
-    lone_say_bulk(lone, 7, &msg, want, PROTO_BLOCK_MAX - 1);
+    lone_say_bulk(lone, 7, &msg, want, TRANSFER_BLOCK - 1);
     assert_memory_equal(lone->state_in, nothing, sizeof nothing);
     struct donors donors = {0};
     answer(lone, &donors, want, 9);
@@ -770,6 +823,32 @@ TEST(who_follows_one_that_is_not_ahead_soon_follows_one_that_is)
     assert_int_equal(lone_asked(lone, 8, LONE_TOTAL)->msg.fetch.round, 9);
 }
 
+/* 7 is far ahead and trains faster than totals of it come. 8 is at the round that this node has got. */
+TEST(who_is_overtaken_trains_with_others_until_who_is_ahead_rests)
+{
+    OWNED(lone_destroy) struct lone *lone = following();
+    const unsigned seven[] = {7}, both[] = {7, 8};
+    lone->speed = 1000000;
+    lone_run_with(lone, 300, seven, 1, 10, false);
+    lone_run_with(lone, 50, seven, 1, 40, false);
+    give_none(lone, 7, 9);
+    lone_run_with(lone, FETCH_REST_US / 1000 - 100, seven, 1, 40, false);
+    assert_int_equal(lone_members(lone), 0); /* 7 may wait for it */
+    lone_meet(lone, 8);
+    lone_forget_sent(lone);
+    for (int ms = 0; ms < 400; ms += 50) {
+        lone_beat(lone, 8, 9, true);
+        lone_run_with(lone, 50, seven, 1, 40, false);
+    }
+    assert_int_equal(lone_members(lone), 2);
+    assert_null(lone_asked(lone, 7, LONE_TOTAL | LONE_COPY));
+    lone_run_with(lone, 1500, both, 2, 9, false);
+    assert_int_equal(lone_members(lone), 2);
+    lone_down(lone, 8);
+    lone_run_with(lone, 20, seven, 1, 40, true);
+    assert_non_null(lone_asked(lone, 7, LONE_TOTAL));
+}
+
 TEST(who_is_overtaken_begins_again_later_and_says_so_once)
 {
     OWNED(lone_destroy) struct lone *lone = following();
@@ -778,9 +857,10 @@ TEST(who_is_overtaken_begins_again_later_and_says_so_once)
         lone_forget_sent(lone);
         lone_run_with(lone, 200, (unsigned[]){7}, 1, round, false);
         assert_null(lone_asked(lone, 7, LONE_COPY));
-        lone_run_with(lone, 10000, (unsigned[]){7}, 1, round, false);
-        give_none(lone, 7, lone->core->round);
-        lone_run_with(lone, 50, (unsigned[]){7}, 1, round, false);
+        for (unsigned ms = 0; ms < 2000 && !lone_asked(lone, 7, LONE_COPY); ms += 50) {
+            lone_run_with(lone, 50, (unsigned[]){7}, 1, round, false);
+            give_none(lone, 7, lone->core->round);
+        }
         assert_non_null(lone_asked(lone, 7, LONE_COPY));
         OWNED(memory_free) uint8_t *want = state_of(round);
         struct donors donors = {.next = lone->sent_count};

@@ -3,7 +3,7 @@
 #include "tests/support/lone.h"
 #include "tests/support/test.h"
 
-enum { BLOCKS = 40, SIZE = 39 * PROTO_BLOCK_MAX + 12345 };
+enum { BLOCKS = 40, SIZE = 39 * TRANSFER_BLOCK + 12345 };
 
 static void
 ask(struct lone *lone, unsigned id, uint64_t round)
@@ -117,7 +117,7 @@ TEST(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes)
     assert_int_equal(lone_gave(lone, 7, LONE_LIST)->body_size, BLOCKS * sizeof(uint64_t));
     fetch(lone, 7, 4, BLOCKS - 2, 1000);
     assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 2);
-    assert_int_equal(lone_gave(lone, 7, LONE_STATE)->body_size, SIZE % PROTO_BLOCK_MAX);
+    assert_int_equal(lone_gave(lone, 7, LONE_STATE)->body_size, SIZE % TRANSFER_BLOCK);
     for (int k = 0; k < 1000; k++)
         fetch(lone, 7, 4, BLOCKS - 2, 1000); /* a storm */
     assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 2);
@@ -126,7 +126,7 @@ TEST(a_large_copy_is_made_in_parts_and_complete_before_the_state_changes)
     assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 3);
     assert_int_equal(lone_gave(lone, 7, LONE_STATE)->body_size, 0);
     fetch(lone, 7, 4, 0, 1000);
-    assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 3 + GIVE_BLOCKS_MAX);
+    assert_int_equal(lone_gave_count(lone, 7, LONE_STATE), 3 + TRANSFER_RUN);
 }
 
 TEST(a_round_that_is_never_reached_is_not_waited_for)

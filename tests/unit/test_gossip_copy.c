@@ -71,7 +71,7 @@ TEST(a_node_gives_what_it_has_under_its_label)
     assert_int_equal(given(PROTO_OBJECT_VALUES, 1, 0, RANGES), RANGES);
     assert_int_equal(given(PROTO_OBJECT_VALUES, 2, 0, RANGES), 0);
     assert_int_equal(given(PROTO_OBJECT_VALUES, 1, RANGES - 1, 2), 1);
-    assert_int_equal(given(PROTO_OBJECT_VALUES, 1, 0, TAKE_WINDOW + 1), 0);
+    assert_int_equal(given(PROTO_OBJECT_VALUES, 1, 0, TRANSFER_RUN + 1), 0);
     assert_int_equal(given(PROTO_OBJECT_LAST, 5, 0, 1), 0);
     assert_int_equal(given(PROTO_OBJECT_RESULT, 0, 0, 1), 0);
     core->gossip.status = GOSSIP_QUIET;
@@ -122,6 +122,7 @@ TEST(the_mean_is_of_each_members_own_blocks)
         assert_int_equal(gossip_copy_end(&core->gossip.copy, &core->gossip.replica, core), 0);
         assert_true(counts(PROTO_OBJECT_LAST, 5, p, GOSSIP_ONE));
         assert_false(counts(PROTO_OBJECT_LAST, 5, p, GOSSIP_ONE)); /* again */
+        says(GOSSIP_QUIET);
     }
     assert_int_equal(gossip_copy_end(&core->gossip.copy, &core->gossip.replica, core),
                      PROTO_OBJECT_LAST);
@@ -133,8 +134,10 @@ TEST(a_result_comes_under_its_hash)
     says(GOSSIP_DONE);
     assert_int_equal(asked.object, PROTO_OBJECT_RESULT);
     assert_false(counts(PROTO_OBJECT_RESULT, 78, 0, GOSSIP_ONE));
-    for (uint64_t p = 0; p < RANGES; p++)
+    for (uint64_t p = 0; p < RANGES; p++) {
         assert_true(counts(PROTO_OBJECT_RESULT, 77, p, GOSSIP_ONE));
+        says(GOSSIP_DONE);
+    }
     assert_int_equal(gossip_copy_end(&core->gossip.copy, &core->gossip.replica, core),
                      PROTO_OBJECT_RESULT);
     assert_int_equal(core->gossip.replica.values[RANGES - 1], 3);

@@ -104,7 +104,7 @@ TEST(silence_death_and_late_arrival_are_borne)
     OWNED(lone_destroy) struct lone *lone = before_the_first_round(ids, 1);
     core_want(lone->core, lone->now, STEP, 0, NUMBER);
     assert_int_equal(lone_asked_count(lone, 6, LONE_PAGE), 1);
-    lone_run_with(lone, FILES_ASK_US / 1000 - 100, ids, 1, 0, false);
+    lone_run_with(lone, FILES_ASK_US / 1000, ids, 1, 0, false);
     lone_meet(lone, 7);
     lone_beat(lone, 7, 0, false);
     assert_int_equal(lone_asked_count(lone, 7, LONE_PAGE), 0);

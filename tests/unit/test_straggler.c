@@ -579,6 +579,23 @@ TEST(who_has_no_shard_watches_until_there_is_one)
     assert_false(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
 }
 
+/* 6 trains far behind 5, in a plan of its own. */
+TEST(who_has_no_shard_takes_the_place_of_a_node_that_trains_by_itself)
+{
+    OWNED(lone_destroy) struct lone *lone = third_of_three(2);
+    uint64_t round = 1;
+    lone->speed = 1000000;
+    others_train(lone, 100, &round);
+    const uint64_t far = CORE_SUSPECT_US / CORE_HEARTBEAT_US, behind = round;
+    for (; round <= behind + far + 1; round++) {
+        lone_beat(lone, 5, round, false);
+        lone_beat(lone, 6, behind, false);
+        lone_run(lone, CORE_HEARTBEAT_US / 1000);
+        assert_int_equal(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched,
+                         round <= behind + far);
+    }
+}
+
 /* 6 was too slow: 7 has its shard, until 6 tries again and somebody makes a plan. */
 TEST(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out)
 {

@@ -89,7 +89,7 @@ gossip_copy_give(struct gossip_copy *copy, int32_t *scratch, const struct core *
         .status = (uint16_t)g->status, .plan_hash = g->plan.hash, .result = g->result};
     uint64_t label = label_of(fetch->object, core->config.self, &mine);
     bool busy = fetch->object == PROTO_OBJECT_LAST && copy->what;
-    if (!label || label != fetch->label || busy || fetch->count > TAKE_WINDOW)
+    if (!label || label != fetch->label || busy || fetch->count > TRANSFER_RUN)
         return;
     for (uint64_t b = fetch->block; b < fetch->block + fetch->count; b++)
         if (b >= first && b < first + ranges)
@@ -119,12 +119,14 @@ show_as_result(struct gossip_replica *replica, const struct core *core)
 }
 
 static void
-take_object(struct gossip_copy *copy, unsigned what, uint64_t label, uint64_t blocks)
+take_object(struct gossip_copy *copy, const struct core *core, unsigned what, uint64_t label,
+            uint64_t blocks)
 {
     const struct proto_fetch fetch = {.object = (uint16_t)what, .label = label};
     copy->what = what;
     take_init(&copy->take, copy->asked, GOSSIP_RETRY_US);
-    take_begin(&copy->take, &fetch, 0, blocks);
+    take_begin(&copy->take, &fetch, 0, blocks,
+               gossip_range_elems(&core->config, 0) * sizeof(int32_t));
 }
 
 static void
@@ -132,7 +134,7 @@ mean_begin(struct gossip_copy *copy, struct gossip_replica *replica, const struc
 {
     const struct gossip_plan *plan = &core->gossip.plan;
     uint64_t ranges = core->gossip.range_count;
-    take_object(copy, PROTO_OBJECT_LAST, plan->hash, plan->now.count * ranges);
+    take_object(copy, core, PROTO_OBJECT_LAST, plan->hash, plan->now.count * ranges);
     for (unsigned r = 0; r < plan->now.count; r++)
         if (r != plan->rank)
             take_own(&copy->take, peers_find(core, plan->now.members[r].node), r, ranges);
@@ -192,7 +194,7 @@ choose(struct gossip_copy *copy, struct gossip_replica *replica, const struct co
     gossip_copy_break(copy, replica, core);
     copy->what = 0;
     if (i >= 0)
-        take_object(copy, what, label_there(core, what, i), core->gossip.range_count);
+        take_object(copy, core, what, label_there(core, what, i), core->gossip.range_count);
 }
 
 void

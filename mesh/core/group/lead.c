@@ -14,11 +14,19 @@ enum { MEET_ROUNDS = 4 };
 
 /* --- Who is ready ------------------------------------------------------------------------------- */
 
+/* Is it ahead, and this node trains without it for a while? */
+static bool
+is_apart(const struct core *core, int i)
+{
+    return awake_reached(core->awake, core->fetch.retry_at) &&
+           awake_before(core->awake, core->fetch.of[i].apart_at);
+}
+
 static bool
 may_be_in(const struct core *core, int i)
 {
     return view_usable(core, i) && !core->view.of[i].beat.done && !core->plan.of[i].stuck &&
-           !divergence_excludes(core, i) && !straggler_benched(core, i);
+           !divergence_excludes(core, i) && !straggler_benched(core, i) && !is_apart(core, i);
 }
 
 /* Is there a place for who keeps these shards? Where shards must not change hands, a plan needs all who keep some: if
@@ -103,7 +111,7 @@ somebody_ahead(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
         if (view_usable(core, i) && core->view.of[i].beat.round > core->round &&
-            !divergence_excludes(core, i))
+            !divergence_excludes(core, i) && !is_apart(core, i))
             return true;
     return false;
 }
@@ -380,7 +388,7 @@ lead_consider(const struct core *core, int i)
         return (struct lead_consent){.hold = member_wants(core, i)};
     if (!view_usable(core, i) || core->plan.of[i].stuck || divergence_excludes(core, i))
         return no;
-    if (said->round > core->round + ahead_least(core, i) &&
+    if (said->round > core->round + ahead_least(core, i) && !is_apart(core, i) &&
         awake_reached(core->awake, core->fetch.of[i].avoid_at))
         return (struct lead_consent){.drop = "another group is ahead"};
     if (!may_hold_for(core, i))

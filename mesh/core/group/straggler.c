@@ -559,14 +559,30 @@ straggler_on_bench(struct straggler *s, const struct core *core, const struct pr
     return STRAGGLER_BENCHED;
 }
 
-/* Do nodes with lower ids take all shards? Who is left out takes none. */
+/* Does it train, and not in the plan of those who are ahead? Its heartbeats may be as old as the time that they are
+ * ahead. */
+static bool
+trains_behind(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    for (int k = 0; k < core->peers.high && !said->idle; k++) {
+        const struct heard *heard = &core->view.of[k];
+        uint64_t more = heard->beat.round > said->round ? heard->beat.round - said->round : 0;
+        uint64_t each_us = heard->round_us ? heard->round_us : CORE_HEARTBEAT_US; /* or longer */
+        if (view_usable(core, k) && more * each_us > CORE_SUSPECT_US)
+            return true;
+    }
+    return false;
+}
+
+/* Do nodes with lower ids take all shards? Who is left out takes none, nor does who trains by itself. */
 static bool
 is_surplus(const struct straggler *s, const struct core *core)
 {
     unsigned lower = 0;
     for (int i = 0; i < core->peers.high; i++)
         lower += view_usable(core, i) && !core->plan.of[i].stuck && !divergence_excludes(core, i) &&
-                 !core->view.of[i].beat.benched &&
+                 !core->view.of[i].beat.benched && !trains_behind(core, i) &&
                  core->peers.peers[i].node.id < core->config.self.id;
     return core->others_train && !core->done && lower >= core->members_max &&
            awake_reached(core->awake, s->need_at);

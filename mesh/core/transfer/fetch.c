@@ -14,6 +14,7 @@ fetch_init(struct fetch *fetch, const struct core *core)
 {
     *fetch = (struct fetch){.from = -1, .blocks = calloc(core->transfer.blocks, 1)};
     take_init(&fetch->take, fetch->blocks, FETCH_BLOCK_US);
+    fetch->pace = pace_begin(core->transfer.block_size);
     return fetch->blocks ? 0 : -ENOMEM;
 }
 
@@ -72,7 +73,7 @@ void
 fetch_planned(struct fetch *fetch, const struct core *core)
 {
     fetch_reset(fetch, core);
-    fetch->retry_us = 0;
+    fetch->overtaken = false;
     fetch->copies = 0;
 }
 
@@ -105,8 +106,9 @@ fetch_fit(const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct fetch_peer *fetched = &core->fetch.of[i];
     return view_usable(core, i) && awake_reached(core->awake, fetched->avoid_at) &&
-           said->state_hash != 0 && !(fetch_segments(core) & ~said->holds) &&
-           !divergence_excludes(core, i) && !audit_suspects(&core->audit, peer->node.id) &&
+           awake_reached(core->awake, fetched->apart_at) && said->state_hash != 0 &&
+           !(fetch_segments(core) & ~said->holds) && !divergence_excludes(core, i) &&
+           !audit_suspects(&core->audit, peer->node.id) &&
            divergence_trusts(core, said->round, said->state_hash);
 }
 
@@ -151,7 +153,8 @@ fetch_moving(const struct core *core, uint64_t us)
         return awake_before(core->awake, fetch->retry_at) && fetch_anybody(core, fetch_runs);
     bool later = fetch->state == FETCH_FOLLOWING ? fetch->from >= 0 && fetch_runs(core, fetch->from)
                                                  : fetch_anybody(core, fetch_runs);
-    return later || awake_since(core->awake, fetch->progress_at) < us;
+    return later ||
+           awake_since(core->awake, fetch->progress_at) < us + pace_patience_us(&fetch->pace);
 }
 
 bool
@@ -163,7 +166,8 @@ fetch_ready(const struct core *core)
         core->done)
         return false;
     for (int i = 0; i < core->peers.high; i++)
-        if (view_usable(core, i) && core->view.of[i].beat.round > core->round + 1)
+        if (view_usable(core, i) && core->view.of[i].beat.round > core->round + 1 &&
+            awake_reached(core->awake, fetch->of[i].apart_at))
             return false;
     return true;
 }
@@ -220,11 +224,20 @@ runs_here(const struct core *core, int i)
     return fetch_runs(core, i) && said->round == core->round && !(core->holds & ~said->holds);
 }
 
-/* It is at rest, perhaps for our sake. */
+/* Who was let go and is at rest, perhaps for our sake, can be followed. False: nobody. */
 static bool
-idle_ahead(const struct core *core, int i)
+take_up(struct fetch *fetch, const struct core *core)
 {
-    return fetch_ahead(core, i) && plan_says_idle(core, i);
+    bool any = false;
+    for (int i = 0; i < core->peers.high; i++) {
+        struct fetch_peer *peer = &fetch->of[i];
+        if (awake_reached(core->awake, peer->apart_at) || !plan_says_idle(core, i) ||
+            (core->plan.active && !core->view.of[i].beat.done))
+            continue;
+        peer->apart_at.us = 0;
+        any = true;
+    }
+    return any;
 }
 
 /* Somebody may have the totals already: that would be the shortest way. */
@@ -232,7 +245,7 @@ static void
 none_step(struct fetch *fetch, const struct core *core)
 {
     bool waits = awake_since(core->awake, core->plan.idle_at) >= FETCH_IDLE_US;
-    bool retries = awake_reached(core->awake, fetch->retry_at) || fetch_anybody(core, idle_ahead);
+    bool retries = take_up(fetch, core) || awake_reached(core->awake, fetch->retry_at);
     if (fetch->copies && fetch_anybody(core, fetch_ahead))
         fetch_ask_begin(fetch, core, fetch_name_round(core));
     else if (retries &&
@@ -262,11 +275,17 @@ pauses(const struct fetch *fetch, const struct core *core)
     return watches(core) && (fresh || awake_before(core->awake, fetch->pause_at));
 }
 
+uint64_t
+fetch_pause_us(const struct core *core)
+{
+    uint64_t us = FETCH_PAUSE * awake_since(core->awake, core->fetch.begun_at);
+    return us < FETCH_PAUSE_MAX_US ? us : FETCH_PAUSE_MAX_US;
+}
+
 static void
 pause_watching(struct fetch *fetch, const struct core *core)
 {
-    uint64_t took_us = awake_since(core->awake, fetch->begun_at);
-    fetch->pause_at = awake_after(core->awake, FETCH_PAUSE * took_us);
+    fetch->pause_at = awake_after(core->awake, fetch_pause_us(core));
     fetch_reset(fetch, core);
 }
 
@@ -307,6 +326,7 @@ fetch_step(struct fetch *fetch, const struct core *core)
     if (fetch->part && !core->leaving)
         return core->trainer.state == TRAINER_FREE && !fetch->given;
     if (core->plan.active || core->leaving || core->done) {
+        take_up(fetch, core);
         if (fetch->state != FETCH_NONE && !adopting)
             fetch_reset(fetch, core);
         return false;

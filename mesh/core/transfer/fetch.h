@@ -21,7 +21,9 @@
  * more (holding.h), of others with the same state (fetch_part): ASKING, BLOCKS, COMPLETE, with `part`, in state_in.
  *
  * A node that is left out (straggler.h) need not be up to date: when it has caught up it pauses FETCH_PAUSE times as
- * long as that took, for the lines are needed. It does so no more when nobody trains any longer. */
+ * long as that took, for the lines are needed. It does so no more when nobody trains any longer. Who is overtaken when
+ * it has a state receives more slowly than those who gave it train. It lets them go for as long (`apart_at`), or until
+ * they rest: it follows others, and trains with those at its own round. What is computed twice has equal bits. */
 #ifndef MESH_FETCH_H
 #define MESH_FETCH_H
 
@@ -41,23 +43,17 @@ enum {
     FETCH_IDLE_US = 300000,   /* in no plan for this long: follow a node of the same round */
     FETCH_WATCH_US = 5000000, /* where one node alone is the fastest: before the first copy */
     FETCH_PAUSE = 8,
-    FETCH_VOTE_US = 20000, /* how long to wait for further lists */
-    FETCH_BLOCK_US =
-        200000, /* without a block of a copy, or a total: ask again, doubled each time */
-    FETCH_AVOID_US = 500000,      /* a donor that did not answer is not asked for this long */
-    FETCH_BAD_US = 5000000,       /* the same for donors whose state was wrong */
-    FETCH_BAD_MAX = 3,            /* a part that was wrong so often is given up */
-    FETCH_SAY_US = 60000000,      /* at most one line in this time says that a copy is under way */
-    FETCH_FOLLOW_BYTES = 8 << 20, /* bytes of totals that may be under way; that is at least */
-    FETCH_FOLLOW_LEAST = 8,       /* this many blocks, and at most */
-    FETCH_FOLLOW_MAX = 128,
-    /* when the donor did not say for this long that it has no totals, it has them */
-    FETCH_SURE_US = 100000,
-    /* without a total that the donor should have after this time: follow another one */
-    FETCH_LOST_US = 1000000,
+    FETCH_PAUSE_MAX_US = 300000000,
+    FETCH_VOTE_US = 20000,   /* how long to wait for further lists */
+    FETCH_BLOCK_US = 200000, /* without a block of a copy, or a total: ask again */
+    FETCH_AVOID_US = 500000, /* a donor that did not answer is not asked for this long */
+    FETCH_BAD_US = 5000000,  /* the same for donors whose state was wrong */
+    FETCH_BAD_MAX = 3,       /* a part that was wrong so often is given up */
+    FETCH_SAY_US = 60000000, /* at most one line in this time says that a copy is under way */
+    FETCH_SURE_US = 100000,  /* the donor did not say that it has no totals: it has them */
+    FETCH_LOST_US = 1000000, /* no total that the donor should have: follow another one */
     FETCH_AGAIN_US = 20000,  /* nobody to follow: ask again after this time */
-    FETCH_RETRY_US = 250000, /* overtaken by the mesh: ask again, the same, up to */
-    FETCH_RETRY_MAX_US = 8000000,
+    FETCH_REST_US = 600000,  /* overtaken: idle at most so long, as those ahead may wait (lead.h) */
 };
 
 enum fetch_state { FETCH_NONE, FETCH_ASKING, FETCH_BLOCKS, FETCH_COMPLETE, FETCH_FOLLOWING };
@@ -69,6 +65,7 @@ struct fetch_kept {
 
 struct fetch_peer {
     struct awake avoid_at; /* no state is fetched from it before this time */
+    struct awake apart_at; /* it is ahead, and too fast to be followed: let go until this time */
     bool asked, offered;   /* for a list; it has sent this one: */
     struct proto_give list;
 };
@@ -99,19 +96,21 @@ struct fetch {
     /* Needs a state first: no totals lead from our state to theirs. Then this is the round before which theirs was
      * another one, + 1; 0: not so. */
     uint64_t copies;
-    bool sure;          /* the donor has the totals */
-    struct awake since; /* when this state began */
-    bool adopted;       /* and was in no plan since; if it is overtaken now, it is too slow */
-    uint64_t block;     /* next block of the total of core->round, */
-    uint64_t commit;    /* and which total of the donor's that is: as in struct proto_give */
-    uint64_t came;      /* blocks of totals since they were last asked for */
-    bool anew;          /* they are to come from `block` on once more */
-    struct fetch_kept kept[FETCH_FOLLOW_MAX]; /* totals that came too early, in their order */
+    bool sure;            /* the donor has the totals */
+    struct awake since;   /* when this state began */
+    bool adopted;         /* and was in no plan since; if it is overtaken now, it is too slow */
+    uint64_t block;       /* next block of the total of core->round, */
+    uint64_t commit;      /* and which total of the donor's that is: as in struct proto_give */
+    uint64_t left;        /* blocks of totals that may still come before more are asked for */
+    struct pace pace;     /* of totals */
+    struct awake came_at; /* when the last block of one came */
+    bool anew;            /* they are to come from `block` on once more */
+    struct fetch_kept kept[PACE_BLOCKS]; /* totals that came too early, in their order */
     size_t kept_count;
-    struct awake retry_at; /* nobody is asked before this time */
-    uint64_t retry_us;
     struct awake begun_at; /* when it left NONE */
+    struct awake retry_at; /* nobody is asked before this time */
     struct awake pause_at; /* while it is left out, it stays in NONE until this time */
+    bool overtaken;        /* since it was in a plan, and a line said so */
 };
 
 /* What is to be done. The engine does it (rounds_act.c). */
@@ -210,6 +209,7 @@ fetch_yield(struct fetch *fetch)
 /* --- Of fetch.c, for fetch_copy.c and fetch_follow.c ------------------------------------------------- */
 
 void fetch_enter(struct fetch *fetch, const struct core *core, enum fetch_state next);
+uint64_t fetch_pause_us(const struct core *core); /* not to try again, after what it took */
 /* Asks all nodes ahead for a copy of the state before `round`. */
 void fetch_ask_begin(struct fetch *fetch, const struct core *core, uint64_t round);
 /* A round that none of the nodes ahead has finished when it hears of it. */

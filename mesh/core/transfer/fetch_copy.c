@@ -72,7 +72,7 @@ list_take(struct fetch *fetch, const struct core *core, const struct proto_give 
                                      .round = list->round,
                                      .label = list->label,
                                      .holds = fetch_segments(core)},
-               0, transfer->blocks);
+               0, transfer->blocks, transfer->block_size);
     for (uint64_t b = 0; b < transfer->blocks; b++) {
         if (block_wanted(fetch, core, b))
             memcpy(transfer->hashes + b, body, sizeof *transfer->hashes);
@@ -278,6 +278,7 @@ block_good(struct fetch *fetch, const struct core *core, int from, uint64_t bloc
     fetch->progress_at = fetch->moved_at = core->awake;
     if (take_good(&fetch->take, core, from, block))
         fetch->state = FETCH_COMPLETE;
+    fetch->pace = fetch->take.of[from].pace; /* so totals will come */
 }
 
 void
@@ -303,8 +304,9 @@ fetch_on_block(struct fetch *fetch, const struct core *core, int from,
 bool
 fetch_copy_lost(const struct core *core)
 {
-    return core->fetch.bad >= FETCH_BAD_MAX ||
-           awake_since(core->awake, core->fetch.moved_at) >= FETCH_LOST_US;
+    const struct fetch *fetch = &core->fetch;
+    uint64_t patience_us = FETCH_LOST_US + pace_patience_us(&fetch->pace);
+    return fetch->bad >= FETCH_BAD_MAX || awake_since(core->awake, fetch->moved_at) >= patience_us;
 }
 
 /* Nothing of the part has come for long, nor has anybody who holds it got further; or what came was wrong each time. */

@@ -7,31 +7,23 @@
 #include "compress/coding.h"
 #include "mesh/core/internal.h"
 
-static uint64_t
-follow_window(const struct core *core)
-{
-    uint64_t block = transfer_total_size(&core->transfer, 0, core->holds);
-    block = block < core->config.block_size ? block : core->config.block_size;
-    uint64_t count = FETCH_FOLLOW_BYTES / (block + 1);
-    count = count < FETCH_FOLLOW_LEAST ? FETCH_FOLLOW_LEAST : count;
-    return count > FETCH_FOLLOW_MAX ? FETCH_FOLLOW_MAX : count;
-}
-
-/* Blocks of totals may come: as many as have come, or a window of them from here on. */
+/* Blocks of totals may come: as many as the window has room for, or all of it from here on. */
 static void
 follow_ask(struct fetch *fetch, const struct core *core, bool again)
 {
-    struct proto_msg msg = {
-        .type = PROTO_FETCH,
-        .fetch = {.object = PROTO_OBJECT_TOTAL,
-                  .round = core->round,
-                  .holds = core->holds,
-                  .block = fetch->block,
-                  .count = (uint16_t)(again ? follow_window(core) : fetch->came),
-                  .again = again}};
+    uint64_t window = fetch->pace.window;
+    struct proto_msg msg = {.type = PROTO_FETCH,
+                            .fetch = {.object = PROTO_OBJECT_TOTAL,
+                                      .round = core->round,
+                                      .holds = core->holds,
+                                      .block = fetch->block,
+                                      .count = (uint16_t)(again ? window : window - fetch->left),
+                                      .again = again}};
     if (again)
         fetch_kept_drop(fetch, core);
-    fetch->came = 0;
+    if (again || fetch->left == 0)
+        fetch->came_at = core->awake;
+    fetch->left = window;
     fetch->anew = false;
     fetch->asked_at = core->awake;
     peers_send(core, fetch->from, &msg);
@@ -56,10 +48,23 @@ follow_begin(struct fetch *fetch, const struct core *core)
     fetch->from = best;
     if (core->config.inexact)
         fetch->block = 0; /* its total of this round may be the sum of other members */
-    fetch->ask_us = FETCH_BLOCK_US;
     fetch->progress_at = core->awake;
     if (best >= 0)
         follow_ask(fetch, core, true);
+}
+
+/* Those who gave the state that this node has: they train faster than it receives. */
+static void
+fetch_let_go(struct fetch *fetch, const struct core *core)
+{
+    uint64_t pause_us = fetch_pause_us(core);
+    if (!fetch->overtaken)
+        core_log(core, 4, "this node receives more slowly than the others train: trying again");
+    fetch->overtaken = true;
+    fetch->retry_at = awake_after(core->awake, pause_us < FETCH_REST_US ? pause_us : FETCH_REST_US);
+    for (int i = 0; i < core->peers.high; i++)
+        if (fetch_ahead(core, i) && fetch_gives(core, i))
+            fetch->of[i].apart_at = awake_after(core->awake, pause_us);
 }
 
 /* Nobody has the totals, or has them no more. */
@@ -71,12 +76,8 @@ follow_fail(struct fetch *fetch, const struct core *core)
         return;
     }
     fetch->retry_at = awake_after(core->awake, FETCH_AGAIN_US);
-    if (fetch->adopted && fetch->tried) {
-        if (fetch->retry_us == 0)
-            core_log(core, 4, "this node receives more slowly than the others train: trying again");
-        fetch->retry_us = backoff_us(fetch->retry_us, FETCH_RETRY_US, FETCH_RETRY_MAX_US);
-        fetch->retry_at = awake_after(core->awake, fetch->retry_us);
-    }
+    if (fetch->adopted && fetch->tried)
+        fetch_let_go(fetch, core);
     fetch_reset(fetch, core);
 }
 
@@ -179,7 +180,7 @@ total_take(struct fetch *fetch, const struct core *core, const struct proto_give
         return verdict;
     fetch->commit = total->commit;
     fetch->block++;
-    fetch->came++;
+    fetch->left -= fetch->left > 0;
     fetch->sure = true;
     fetch->progress_at = core->awake;
     verdict.commit =
@@ -230,10 +231,9 @@ total_keep(struct fetch *fetch, const struct core *core, const struct proto_give
            struct core_frame *frame)
 {
     const struct fetch_kept *end = &fetch->kept[fetch->kept_count];
-    if (fetch->kept_count >= follow_window(core) ||
-        total_before(total, core->round, fetch->block) ||
+    if (fetch->kept_count >= fetch->pace.most || total_before(total, core->round, fetch->block) ||
         (fetch->kept_count > 0 && !total_before(&end[-1].give, total->round, total->block)) ||
-        frame->size > coding_most(core->config.block_size / sizeof(int32_t) + 1))
+        frame->size > coding_most(core->transfer.block_size / sizeof(int32_t) + 1))
         return;
     core->config.wire->keep(core->config.wire_ctx, frame);
     fetch->kept[fetch->kept_count++] = (struct fetch_kept){*total, *frame};
@@ -276,29 +276,31 @@ fetch_on_total(struct fetch *fetch, const struct core *core, int from,
         return total_tells(core, from, total, frame);
     if (frame->size == 0)
         return total_is_next(core, total) ? total_absent(fetch, core, total) : nothing;
+    pace_came(&fetch->pace, awake_since(core->awake, fetch->came_at));
+    fetch->came_at = core->awake;
     if (may_take_total(core) && total_is_next(core, total))
         return total_take(fetch, core, total, frame->data, frame->size);
     total_keep(fetch, core, total, frame);
     return nothing;
 }
 
-/* Half of a window has come, or nothing for long. */
+/* Half of the window has come, or nothing for long. */
 static void
 follow_more(struct fetch *fetch, const struct core *core)
 {
     struct awake since = awake_later(fetch->asked_at, fetch->progress_at);
     bool ahead = fetch_ahead(core, fetch->from); /* else it has nothing */
-    uint64_t patience_us = fetch->sure && ahead ? FETCH_LOST_US : FETCH_SURE_US;
+    uint64_t line_us = pace_patience_us(&fetch->pace);
+    uint64_t patience_us = line_us + (fetch->sure && ahead ? FETCH_LOST_US : FETCH_SURE_US);
     if (fetch->anew) {
         follow_ask(fetch, core, true);
-    } else if (fetch->came >= follow_window(core) / 2) {
+    } else if (2 * fetch->left <= fetch->pace.window) {
         follow_ask(fetch, core, false);
     } else if (awake_since(core->awake, fetch->progress_at) > patience_us &&
                fetch_anybody(core, fetch_ahead)) {
         fetch->tried |= 1ull << fetch->from;
         fetch->from = -1;
-    } else if (awake_since(core->awake, since) >= fetch->ask_us) {
-        fetch->ask_us = backoff_us(fetch->ask_us, FETCH_ASK_US, FETCH_ASK_MAX_US);
+    } else if (awake_since(core->awake, since) >= FETCH_BLOCK_US + line_us) {
         follow_ask(fetch, core, true);
     }
 }

@@ -18,9 +18,9 @@ files_want(struct files *files, const struct core *core, const struct proto_fetc
            uint64_t count)
 {
     assert(count <= CORE_FILES_RUN);
-    take_patience(&files->take,
-                  what->object == PROTO_OBJECT_PAGE ? FILES_ASK_US : FILES_PATIENCE_US);
-    take_begin(&files->take, what, what->block, count);
+    bool page = what->object == PROTO_OBJECT_PAGE;
+    take_patience(&files->take, page ? FILES_ASK_US : FILES_PATIENCE_US);
+    take_begin(&files->take, what, what->block, count, page ? PROTO_PAGE_MAX : PROTO_BLOCK_MAX);
     files->takes = true;
     files->rests = false;
     files->lacks = 0;
@@ -93,7 +93,7 @@ static void
 names_anew(struct files *files)
 {
     files->names_of = -1;
-    take_begin(&files->take, &files->take.what, 0, 1);
+    take_begin(&files->take, &files->take.what, 0, 1, PROTO_BLOCK_MAX);
 }
 
 /* Is this one not worth waiting for? */
@@ -111,7 +111,7 @@ names_step(struct files *files, const struct core *core)
 static void
 names_rest(struct files *files, const struct core *core, int from, uint64_t blocks)
 {
-    take_begin(&files->take, &files->take.what, 1, blocks - 1);
+    take_begin(&files->take, &files->take.what, 1, blocks - 1, PROTO_BLOCK_MAX);
     files->names_of = from;
     files->names_since = core->awake;
 }

@@ -30,7 +30,7 @@
 
 enum {
     /* without an answer after this time, ask another peer: for a page, for a block of a file, which may rest */
-    FILES_ASK_US = 2000000,
+    FILES_ASK_US = 1500000,
     FILES_PATIENCE_US = 15000000,
     FILES_SHARE = 10,
     FILES_PAUSE_US = 5000000,      /* rests are no longer */

@@ -112,7 +112,7 @@ static void
 blocks_send(struct give *give, const struct core *core, int to, const struct proto_fetch *fetch)
 {
     bool here = give->state == GIVE_COPIED && give->round == fetch->round;
-    uint64_t count = fetch->count < GIVE_BLOCKS_MAX ? fetch->count : GIVE_BLOCKS_MAX;
+    uint64_t count = fetch->count < TRANSFER_RUN ? fetch->count : TRANSFER_RUN;
     struct proto_msg msg = {.type = PROTO_GIVE,
                             .give = {.object = PROTO_OBJECT_STATE,
                                      .round = fetch->round,

@@ -28,7 +28,6 @@ enum {
     GIVE_REPEAT_US = 20000, /* the same blocks are not sent again within this time */
     GIVE_COPY_BLOCKS = 16,  /* blocks copied in one event */
     GIVE_ROUNDS_MAX = 1024, /* rounds in the log */
-    GIVE_BLOCKS_MAX = 16,   /* blocks of the copy for one FETCH */
 };
 
 enum give_state { GIVE_NONE, GIVE_WANTED, GIVE_COPYING, GIVE_COPIED };

@@ -15,6 +15,16 @@ blocks_of(const struct transfer *transfer, size_t size)
     return (size + transfer->block_size - 1) / transfer->block_size;
 }
 
+static size_t
+bytes_of_block(const struct core_config *config)
+{
+    size_t size = config->block_size ? config->block_size : TRANSFER_BLOCK;
+    while (!config->block_size && size < PROTO_BLOCK_MAX &&
+           config->state_size / size > PROTO_BLOCK_MAX / sizeof(uint64_t) / 2)
+        size *= 2;
+    return size;
+}
+
 /* Without spans the whole is one that everybody has. */
 static void
 divide_state(struct transfer *transfer, const struct core_config *config)
@@ -68,9 +78,8 @@ transfer_init(struct transfer *transfer, const struct core_config *config,
               const struct core_bucket *buckets)
 {
     const struct core_stages *stages = &config->stages;
-    assert(config->block_size > 0);
     *transfer = (struct transfer){
-        .block_size = config->block_size,
+        .block_size = bytes_of_block(config),
         .segments = stages->cut_count > 0 ? stages->cut_count + 1 : 0,
         .all = bits_below((unsigned)stages->cut_count + 1),
         .state = calloc(stages->span_count + 1, sizeof *transfer->state),

@@ -16,7 +16,8 @@
  *
  * A state consists of ranges, config.stages.spans, each of one segment or of all (pipeline/stages.h); without such, of
  * one range that everybody has. A range is divided into blocks of config.block_size bytes; its last one may be shorter,
- * and an empty state is one empty block. The blocks are numbered over all ranges, so a number means the same on all
+ * and an empty state is one empty block. Blocks are small, so that also on a slow line it is soon seen that they come,
+ * but a LIST has room for the hashes of all. The blocks are numbered over all ranges, so a number means the same on all
  * nodes, also on those that do not hold it.
  *
  * A total consists of the buckets of its round, one after the other. Where the model may be cut, the buckets of each
@@ -33,6 +34,11 @@
 #include "mesh/core/core.h"
 #include "proto/hash.h"
 #include "proto/mix.h"
+
+enum {
+    TRANSFER_BLOCK = 1 << 17, /* bytes; twice, four times as many for each of the largest states */
+    TRANSFER_RUN = 16,        /* blocks of a state for one FETCH */
+};
 
 struct transfer_range {
     size_t offset, size; /* bytes of the state; of a total of all buckets */
