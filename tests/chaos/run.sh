@@ -43,7 +43,7 @@ night) export ALL=1
     "net_healthy.py --runs $(part 1000)"
     "net_unequal.py --rounds $(part 2)" "net_goodput.py --seconds $(part 600)"
     "net_soak.py --seconds $(part 3600) --every $((PERCENT < 10 ? 3 : 10))" compose.sh
-    ../process/test_power.sh ../process/test_gossip.sh ../process/test_free_checkpoints.sh
+    ../process/test_doctor.sh ../process/test_power.sh ../process/test_gossip.sh ../process/test_free_checkpoints.sh
     "../process/test_disk.sh $(part 60)" "../sim/fresh.sh $(part 1200)" "${plants[@]}") ;;
 *) echo "usage: run.sh short|night [SEED]" >&2; exit 2 ;;
 esac
@@ -60,6 +60,7 @@ declare -A TRIES=(
     [net_flood.py]="strangers flood the ports" [net_healthy.py]="healthy nodes are never cut off"
     [net_unequal.py]="a slow machine or link"
     [net_goodput.py]="speed under accidents" [net_soak.py]="memory under accidents" [compose.sh]="containers"
+    [../process/test_doctor.sh]="broken and sound networks"
     [../process/test_power.sh]="the power fails, each way to train" [../process/test_gossip.sh]="gossip, each way"
     [../process/test_free_checkpoints.sh]="checkpoints of ways that do not wait"
     [../process/test_disk.sh]="a disk that stays full for long" [../sim/fresh.sh]="the simulator, fresh schedules of every engine, planted bugs in them"

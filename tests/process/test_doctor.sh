@@ -362,8 +362,9 @@ loaded() {
     doctor
 }
 
-# The doctor and who it looks for run only when nobody else wants a CPU, as at a load of 1000. It takes its time.
-sound starved
+# The doctor and who it looks for run only when nobody else wants a CPU, as at a load of 1000. That takes its time, and
+# all CPUs.
+[ "${ALL:-0}" = 0 ] || sound starved
 starved() {
     command -v chrt >/dev/null || return 77
     for _ in $(seq "$(nproc)"); do
@@ -398,7 +399,7 @@ mix() { # BITS
     (($1 & 32)) && own=("$JOB")
     doctor "${own[@]}"
 }
-for bits in $(seq 0 $((${MIXES:-42} - 1))); do
+for bits in $(today 10 $(seq 0 63)); do
     eval "mix_$bits() { mix $bits; }"
     sound "mix_$bits"
 done
