@@ -261,6 +261,9 @@ static const uint64_t staged_founds[] = {
     2000199547, 2000528554, 2100181026, 2300446093, 2400025727, 2500546131, 2700951135, 2800012846,
     2900377122, 2900398883, 3000517715, 3000729545, 3000741570};
 
+/* With --coded. */
+static const uint64_t coded_founds[] = {6300027474};
+
 /* With --many-flips --followers-flip. */
 static const uint64_t flips_founds[] = {2078600443, 300006245, 2078700414};
 
@@ -338,6 +341,8 @@ run_coded(struct sim_options options)
     sim->coded = true;
     options.seeds = SMOKE_SEEDS_CODED;
     int rc = run_day(sim, options);
+    for (size_t k = 0; k < sizeof coded_founds / sizeof *coded_founds; k++)
+        rc |= run_found(sim, coded_founds[k]);
     sim_destroy(&sim);
     return rc;
 }

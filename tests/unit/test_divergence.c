@@ -313,6 +313,30 @@ TEST(of_two_ahead_who_differ_neither_is_fetched)
                                                     : lone_asked(lone, 9, LONE_TOTAL));
 }
 
+/* Does node 5 train while 7 and 8 rest nine rounds ahead, with these states? */
+static bool
+computes_behind(uint64_t hash_7, uint64_t hash_8)
+{
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    for (int k = 0; k < 40 && lone->round < 2; k++) {
+        tell(lone, 7, 9, hash_7);
+        tell(lone, 8, 9, hash_8);
+        lone_run(lone, 50);
+        lone_train(lone);
+    }
+    return lone->round == 2;
+}
+
+/* One has expelled the other one, which computes something else. (Engine rounds, --coded, seed 6300027474 of the
+ * simulator: a node watched them for ever.) */
+TEST(of_two_ahead_who_differ_neither_is_waited_for)
+{
+    assert_true(computes_behind(66, 67));
+    assert_false(computes_behind(66, 66));
+}
+
 TEST(who_was_accused_is_not_fetched_from)
 {
     OWNED(lone_destroy)

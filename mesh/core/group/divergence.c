@@ -29,10 +29,13 @@ divergence_differs_from(const struct core *core, int i)
 bool
 divergence_excludes(const struct core *core, int i)
 {
-    bool ahead = core->view.of[i].beat.round > core->round;
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    bool ahead = said->round > core->round;
     if (mutant(MUTANT_ODD))
         return false;
-    return divergence_differs_from(core, i) || (ahead && core->round < core->divergence.dispute);
+    return divergence_differs_from(core, i) || (ahead && core->round < core->divergence.dispute) ||
+           (ahead && said->state_hash != 0 &&
+            !divergence_trusts(core, said->round, said->state_hash));
 }
 
 bool

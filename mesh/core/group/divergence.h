@@ -28,7 +28,7 @@
  *       +-- core_on_applied, of an older state: the table is empty, and is filled again -------+
  *
  * SOUND: more witnesses are for our state than against it. Who differs is in no plan of ours and gives us no state
- * (divergence_excludes).
+ * (divergence_excludes). Nor does who is ahead, if as many there have another state: this node goes on without them.
  * OPEN: this node makes no plan, and drops one alone, until all have told, for DIVERGENCE_GRACE_US at most. It follows
  * a node that is ahead, whose first TOTAL tells what it had. For a round that is over it always waits that long, since
  * after a split not all come at once. When a plan was dropped because states differ, its members wait for one another
@@ -128,7 +128,8 @@ bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
 
 /* Hash of our state before `round`; 0: unknown. */
 uint64_t divergence_past(const struct core *core, uint64_t round);
-/* Does peers[i] have a wrong state, as far as we know? Then no plan with it and no state from it. */
+/* Does peers[i] have a wrong state, as far as we know, or one ahead that we cannot trust? Then no plan with it and no
+ * state from it, and nobody waits for it. */
 bool divergence_excludes(const struct core *core, int i);
 /* Must planning, and giving the state to others, wait until it is known whose state is right? */
 bool divergence_open(const struct core *core);
