@@ -4,6 +4,7 @@
  * options, so that rare combinations get schedules of their own. */
 #include <string.h>
 
+#include "mesh/core/group/kept.h"
 #include "proto/mix.h"
 #include "tests/sim/sim.h"
 
@@ -369,8 +370,9 @@ fault_deadline(struct sim *sim)
     }
     uint64_t work = p->shards + (p->audit_share ? 4 * p->nodes : 0); /* who audits computes more */
     uint64_t grace_us = p->cuts_stay ? 12000000 : 4000000;
-    if (p->fault_mask >> SIM_FLIP) /* they come when states do, and each costs a vote and a round */
-        grace_us += 600000 * p->fault_count;
+    /* they come when states do, and each costs a vote and a round, or who has shards of a span is waited for */
+    if (p->fault_mask >> SIM_FLIP)
+        grace_us += (p->pins ? KEPT_SURE_US << KEPT_DOUBLINGS : 600000) * (uint64_t)p->fault_count;
     if (p->pins) /* who has shards of a span is waited for longer each time */
         grace_us += 6000000;
     if (p->stages.parts) /* who has what is lost is waited for */

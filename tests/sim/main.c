@@ -265,7 +265,7 @@ static const uint64_t staged_founds[] = {
 static const uint64_t coded_founds[] = {6300027474};
 
 /* With --many-flips --followers-flip. */
-static const uint64_t flips_founds[] = {2078600443, 300006245, 2078700414};
+static const uint64_t flips_founds[] = {2078600443, 300006245, 2078700414, 7740000833};
 
 static int
 run_found(struct sim *sim, uint64_t seed)
