@@ -86,19 +86,26 @@ identity_read(const char *path)
 uint64_t
 meeting_identity(const char *dir)
 {
-    char path[DISK_PATH_MAX], temp[DISK_PATH_MAX + sizeof DISK_TEMP];
-    uint64_t drawn;
+    char path[DISK_PATH_MAX];
     identity_path(dir, path);
-    if (identity_read(path) != 0)
-        return identity_read(path);
-    randombytes_buf(&drawn, sizeof drawn);
+    uint64_t identity = identity_read(path);
+    if (identity == 0)
+        randombytes_buf(&identity, sizeof identity);
+    return identity;
+}
+
+void
+meeting_keep(const char *dir, uint64_t identity)
+{
+    char path[DISK_PATH_MAX], temp[DISK_PATH_MAX + sizeof DISK_TEMP];
+    identity_path(dir, path);
+    if (identity_read(path) == identity)
+        return;
     snprintf(temp, sizeof temp, "%s" DISK_TEMP, path);
     FILE *file = fopen(temp, "we");
-    bool whole = file && fprintf(file, "%016" PRIx64 "\n", drawn) > 0;
-    if (file && fclose(file) == 0 && whole && rename(temp, path) == 0)
-        return drawn;
-    remove(temp);
-    return 0;
+    bool whole = file && fprintf(file, "%016" PRIx64 "\n", identity) > 0;
+    if (!file || fclose(file) != 0 || !whole || rename(temp, path) != 0)
+        remove(temp);
 }
 
 void

@@ -14,8 +14,10 @@ void meeting_setup(const struct config *config, struct mesh_setup *setup);
 void meeting_remember(struct mesh *mesh, const char *dir);
 void meeting_recall(struct mesh *mesh, const char *dir);
 
-/* DIR/identity, a number that is drawn at the first start in a folder. 0: there is none, and none can be written. */
+/* The number in DIR/identity, a new one if there is none. */
 uint64_t meeting_identity(const char *dir);
+/* Writes it there, once this node has a mesh: a start that fails leaves nothing. */
+void meeting_keep(const char *dir, uint64_t identity);
 /* It is another node's: the next start draws a new one. */
 void meeting_forget(const char *dir);
 

@@ -165,6 +165,7 @@ open_mesh(struct run *run, struct why *why)
     if (rc)
         return rc;
     share_begin(run->share, run->mesh);
+    meeting_keep(config->out, setup.hello.identity);
     meeting_recall(run->mesh, config->out);
     return 0;
 }
