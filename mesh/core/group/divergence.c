@@ -50,6 +50,15 @@ divergence_open(const struct core *core)
 }
 
 void
+divergence_gone(struct divergence *d, const struct core *core, int i)
+{
+    const struct divergence_peer *its = &d->of[i];
+    uint64_t ours = its->round <= core->round ? divergence_past(core, its->round) : 0;
+    bool differs = its->hash != 0 && ours != 0 && its->hash != ours && !core->config.inexact;
+    d->parts |= d->open && differs && core->peers.peers[i].state == PEER_REFUSED;
+}
+
+void
 divergence_forget(struct divergence *d, int i)
 {
     d->of[i] = (struct divergence_peer){.hash = 0};
@@ -385,17 +394,17 @@ give_up_ours(struct divergence *d, const struct core *core, const struct count *
     for (int i = 0; i < core->peers.high; i++) {
         if (!divergence_differs_from(core, i) || d->of[i].round < count->round)
             continue;
+        leaves = true; /* who parts, too: its own state may be the wrong one */
         if (tie && tie_part(d, core, i)) {
             refuse |= UINT64_C(1) << i;
             continue;
         }
-        leaves = true;
         difference_log(core, i,
                        tie                    ? "equally many agree with each, so both go back"
                        : core->config.inexact ? "taking a copy of its weights"
                                               : "more agree with it: going back");
     }
-    d->dispute = tie ? count->round : 0;
+    d->dispute = tie && count->round < UINT64_MAX ? count->round : 0;
     uint64_t sure = core->config.inexact         ? UINT64_MAX
                     : count->origin < UINT64_MAX ? count->origin
                                                  : d->sure;
@@ -433,7 +442,7 @@ divergence_step(struct divergence *d, const struct core *core)
     if (!trainer_settled(&core->trainer) || core->state_hash == 0)
         return verdict;
     struct count count = first_open(core);
-    bool kept = count.round == UINT64_MAX;
+    bool kept = count.round == UINT64_MAX && !d->parts;
     outvote(d, core, count.round);
     if (kept || d->since.us == 0)
         d->since = kept ? (struct awake){0} : core->awake;
@@ -447,5 +456,7 @@ divergence_step(struct divergence *d, const struct core *core)
     bool differ = verdict.differ;
     verdict = give_up_ours(d, core, &count);
     verdict.differ = differ;
+    verdict.back |= d->parts;
+    d->parts = false;
     return verdict;
 }

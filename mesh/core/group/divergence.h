@@ -41,7 +41,8 @@
  *   computed the state that it gave up, there was no dispute: a header was damaged on its way.
  * - If those who differ have no witness, each of them counts from the second tie on.
  * - After DIVERGENCE_TIES ties with the same peer, without a round on which both agree, the two compute different bits:
- *   each refuses the other one for good, so neither waits for what the other one says.
+ *   each refuses the other one for good, so neither waits for what the other one says. Both go back once more, as the
+ *   last state of either may be the wrong one.
  *
  * With train.exact: no (config.inexact), a state depends on how the shards were divided. Nodes that trained apart
  * differ, and none of them is wrong. Then nobody looks at the past, and a node that follows another one takes a copy of
@@ -82,6 +83,7 @@ struct divergence_peer {
 struct divergence {
     struct divergence_peer of[PEERS_MAX]; /* index: as in struct peers */
     bool open;              /* somebody differs, and we do not know that our state is right; */
+    bool parts;             /* who differs refuses us meanwhile: we go back once more */
     struct awake since;     /* since then; 0: it is not so */
     struct awake warned_at; /* when a plan was dropped because states differ */
     struct awake said_at;   /* when a line said that a copy of inexact weights is taken */
@@ -121,6 +123,8 @@ void divergence_applied(struct divergence *d, const struct core *core, bool copi
 void divergence_warn(struct divergence *d, const struct core *core);
 /* Others had the same state as we before this round. */
 void divergence_agreed(struct divergence *d, uint64_t round);
+/* The session with peers[i] ended. */
+void divergence_gone(struct divergence *d, const struct core *core, int i);
 /* peers[i] will be another node from now on. */
 void divergence_forget(struct divergence *d, int i);
 /* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */

@@ -604,6 +604,7 @@ on_peer_gone(struct core *core, int i)
     fetch_gone(&core->fetch, core, i);
     give_gone(&core->give, i);
     holding_gone(&core->holding, core, i);
+    divergence_gone(&core->divergence, core, i);
 }
 
 static void
