@@ -41,8 +41,7 @@
  *   computed the state that it gave up, there was no dispute: a header was damaged on its way.
  * - If those who differ have no witness, each of them counts from the second tie on.
  * - After DIVERGENCE_TIES ties with the same peer, without a round on which both agree, the two compute different bits:
- *   each refuses the other one for good, so neither waits for what the other one says. Both go back once more, as the
- *   last state of either may be the wrong one.
+ *   each refuses the other one for good, so neither waits for what the other one says. Both go back once more.
  *
  * With train.exact: no (config.inexact), a state depends on how the shards were divided. Nodes that trained apart
  * differ, and none of them is wrong. Then nobody looks at the past, and a node that follows another one takes a copy of
@@ -123,9 +122,8 @@ void divergence_applied(struct divergence *d, const struct core *core, bool copi
 void divergence_warn(struct divergence *d, const struct core *core);
 /* Others had the same state as we before this round. */
 void divergence_agreed(struct divergence *d, uint64_t round);
-/* The session with peers[i] ended. */
+/* The session with peers[i] ended; it will be another node from now on. */
 void divergence_gone(struct divergence *d, const struct core *core, int i);
-/* peers[i] will be another node from now on. */
 void divergence_forget(struct divergence *d, int i);
 /* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */
 bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
