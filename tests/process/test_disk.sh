@@ -53,10 +53,10 @@ full_for_good() {
     return $status
 }
 
-start_all() {
+start_all() { # all compute, however busy the machine is
     local name
     for name in "${NODES[@]}"; do
-        node "$name" "$WORK/job.yaml" --peers 3 --set train.checkpoint_every=10
+        node "$name" "$WORK/job.yaml" --peers 3 --set mesh.division=even --set train.checkpoint_every=10
     done
 }
 
