@@ -109,15 +109,14 @@ static void
 tell_twin(void *ctx, const char *who)
 {
     struct run *run = ctx;
-    if (!run->told.twin)
-        train_say(
-            run, 4,
-            "%s has this node's identity: %s was copied. %s/identity is deleted, and the next "
-            "start draws another one",
-            who, run->config->out, run->config->out);
-    if (!run->told.twin)
-        meeting_forget(run->config->out);
+    if (run->told.twin)
+        return;
     run->told.twin = true;
+    train_say(run, 4,
+              "%s has this node's identity: %s was copied. %s/identity is deleted, and the next "
+              "start draws another one",
+              who, run->config->out, run->config->out);
+    meeting_forget(run->config->out);
 }
 
 static void
@@ -378,8 +377,9 @@ tell_self(struct run *run)
         train_say(
             run, 5,
             "%s cannot broadcast, so nodes of other machines do not find this one: start them "
-            "with --peer %s%s%s:%u",
-            status.names, v6 ? "[" : "", status.address, v6 ? "]" : "", status.control_port);
+            "with --peer %s%s%s:%u%s",
+            status.names, v6 ? "'[" : "", status.address, v6 ? "]" : "", status.control_port,
+            v6 ? "'" : "");
 }
 
 static void

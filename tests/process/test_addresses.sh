@@ -97,7 +97,7 @@ for index in 0 1; do
     ip -n "$NETNS_TAG-$index" link set vpn0 multicast off
 done
 meet "IPv6 without multicast" "" "--peer [fd77::0]:20000"
-grep -q "vpn0 cannot broadcast, .* with --peer \[fd77::\]:20000$" "$WORK/n0.log" || fail "n0 does not say how others find it: $(cat "$WORK/n0.log")"
+grep -q "vpn0 cannot broadcast, .* with --peer '\[fd77::\]:20000'$" "$WORK/n0.log" || fail "n0 does not say how others find it: $(cat "$WORK/n0.log")"
 for index in 0 1; do
     ip -n "$NETNS_TAG-$index" link del vpn0 2>/dev/null
     ip -n "$NETNS_TAG-$index" link set eth0 up
