@@ -47,14 +47,15 @@ discover_target(const struct discover *discover, const struct iface *iface,
                 struct sockaddr_storage *out)
 {
     uint16_t port = discover->setup.port;
-    struct sockaddr_in6 group = group_target(port, iface);
     struct sockaddr_in broadcast = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = iface->broadcast};
-    if (iface->v6)
-        memcpy(out, &group, sizeof group);
-    else
+    if (!iface->v6) {
         memcpy(out, &broadcast, sizeof broadcast);
-    return iface->v6 ? sizeof group : sizeof broadcast;
+        return sizeof broadcast;
+    }
+    struct sockaddr_in6 group = group_target(port, iface);
+    memcpy(out, &group, sizeof group);
+    return sizeof group;
 }
 
 /* May this socket send to the target, and hear what comes to it? */

@@ -15,15 +15,21 @@ divergence_past(const struct core *core, uint64_t round)
     return known && !mutant(MUTANT_PAST) ? d->past[round % DIVERGENCE_PAST] : 0;
 }
 
-/* Does peers[i] say that it had another state than we, before a round that we have reached? Who refuses us, or is
- * refused, has no say. */
+/* Does peers[i] say that it had another state than we, before a round that we have reached? */
 static bool
-divergence_differs_from(const struct core *core, int i)
+had_another(const struct core *core, int i)
 {
     const struct divergence_peer *its = &core->divergence.of[i];
     uint64_t ours = its->round <= core->round ? divergence_past(core, its->round) : 0;
-    return its->hash != 0 && ours != 0 && its->hash != ours &&
-           core->peers.peers[i].state != PEER_REFUSED && !mutant(MUTANT_ODD);
+    return its->hash != 0 && ours != 0 && its->hash != ours;
+}
+
+/* The same, but who refuses us, or is refused, has no say. */
+static bool
+divergence_differs_from(const struct core *core, int i)
+{
+    return had_another(core, i) && core->peers.peers[i].state != PEER_REFUSED &&
+           !mutant(MUTANT_ODD);
 }
 
 bool
@@ -52,10 +58,8 @@ divergence_open(const struct core *core)
 void
 divergence_gone(struct divergence *d, const struct core *core, int i)
 {
-    const struct divergence_peer *its = &d->of[i];
-    uint64_t ours = its->round <= core->round ? divergence_past(core, its->round) : 0;
-    bool differs = its->hash != 0 && ours != 0 && its->hash != ours && !core->config.inexact;
-    d->parts |= d->open && differs && core->peers.peers[i].state == PEER_REFUSED;
+    bool refused = core->peers.peers[i].state == PEER_REFUSED && !core->config.inexact;
+    d->parts |= d->open && refused && had_another(core, i);
 }
 
 void
