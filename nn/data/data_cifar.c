@@ -72,9 +72,8 @@ read_record(struct data_file *file, size_t labels, size_t classes, struct data_r
     if (rc)
         return rc;
     if (label[labels - 1] >= classes)
-        return data_file_refuse(file, -EBADMSG, "byte %llu: label %u, expected 0..%zu",
-                                (unsigned long long)data_file_offset(file) - 1, label[labels - 1],
-                                classes - 1);
+        return data_file_refuse(file, -EBADMSG, "byte %ju: label %u, expected 0..%zu",
+                                data_file_offset(file) - 1, label[labels - 1], classes - 1);
     rc = data_file_read(file, rows->pixel + rows->count * PIXELS, PIXELS);
     rows->label[rows->count] = label[labels - 1];
     rows->count += rc == 0;
@@ -91,11 +90,10 @@ data_cifar_read(struct data_file *file, size_t labels, size_t classes, struct da
     if (data_file_is_gzip(file))
         return data_file_refuse(file, -EBADMSG, "is gzip, expected the unpacked .bin file");
     if (size % record)
-        return data_file_refuse(file, -EBADMSG, "%llu bytes, expected a multiple of %zu",
-                                (unsigned long long)size, record);
+        return data_file_refuse(file, -EBADMSG, "%ju bytes, expected a multiple of %zu", size,
+                                record);
     if (rows_grow(rows, (size_t)(size / record)))
-        return data_file_refuse(file, -ENOMEM, "no memory for its %llu bytes",
-                                (unsigned long long)size);
+        return data_file_refuse(file, -ENOMEM, "no memory for its %ju bytes", size);
     int rc = 0;
     for (uint64_t i = 0; i < size / record && !rc; i++)
         rc = read_record(file, labels, classes, rows);

@@ -18,10 +18,8 @@ check_kind(struct data_file *file, uint64_t before)
     if (data_file_is_gzip(file))
         return data_file_refuse(file, -EBADMSG, "is gzip, expected plain text");
     if (before + size > TEXT_MAX)
-        return data_file_refuse(file, -EFBIG, "%llu bytes%s, expected at most %llu",
-                                (unsigned long long)(before + size),
-                                before ? " with the files before it" : "",
-                                (unsigned long long)TEXT_MAX);
+        return data_file_refuse(file, -EFBIG, "%ju bytes%s, expected at most %ju", (before + size),
+                                before ? " with the files before it" : "", TEXT_MAX);
     return 0;
 }
 

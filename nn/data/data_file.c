@@ -79,8 +79,7 @@ raw_fill(struct data_file *f)
     size_t want = f->unread < IN_SIZE ? (size_t)f->unread : IN_SIZE;
     ssize_t got = disk_read_at(f->fd, f->in, want, f->size - f->unread);
     if (got < 0)
-        return data_file_refuse(f, -errno, "byte %llu: %s",
-                                (unsigned long long)(f->size - f->unread), strerror(errno));
+        return data_file_refuse(f, -errno, "byte %ju: %s", (f->size - f->unread), strerror(errno));
     f->unread = got ? f->unread - (uint64_t)got : 0;
     f->z.next_in = f->in;
     f->z.avail_in = (uInt)got;
@@ -126,8 +125,8 @@ open_regular(struct data_file *f)
         return f->fd;
     f->unread = f->size;
     if (f->size > DATA_FILE_MAX)
-        return data_file_refuse(f, -EFBIG, "%llu bytes, expected at most %llu",
-                                (unsigned long long)f->size, (unsigned long long)DATA_FILE_MAX);
+        return data_file_refuse(f, -EFBIG, "%ju bytes, expected at most %ju", f->size,
+                                DATA_FILE_MAX);
     return 0;
 }
 
@@ -183,13 +182,11 @@ int
 data_file_holds(struct data_file *f, uint64_t total)
 {
     if (total > DATA_FILE_MAX)
-        return data_file_refuse(f, -EBADMSG,
-                                "its header announces %llu bytes, expected at most %llu",
-                                (unsigned long long)total, (unsigned long long)DATA_FILE_MAX);
+        return data_file_refuse(f, -EBADMSG, "its header announces %ju bytes, expected at most %ju",
+                                total, DATA_FILE_MAX);
     if (f->gzip ? total > f->size * DEFLATE_RATIO_MAX : total != f->size)
-        return data_file_refuse(f, -EBADMSG, "its header announces %llu bytes, the file has %llu%s",
-                                (unsigned long long)total, (unsigned long long)f->size,
-                                f->gzip ? ", too few even when compressed" : "");
+        return data_file_refuse(f, -EBADMSG, "its header announces %ju bytes, the file has %ju%s",
+                                total, f->size, f->gzip ? ", too few even when compressed" : "");
     return 0;
 }
 
@@ -268,8 +265,8 @@ data_file_read(struct data_file *f, void *to, size_t n)
         if (rc)
             return rc;
         if (got == 0)
-            return data_file_refuse(f, -EBADMSG, "cut off at byte %llu, %zu more expected",
-                                    (unsigned long long)f->offset, n);
+            return data_file_refuse(f, -EBADMSG, "cut off at byte %ju, %zu more expected",
+                                    f->offset, n);
         p += got;
         n -= got;
     }
@@ -303,7 +300,7 @@ data_file_end(struct data_file *f)
     if (rc)
         return rc;
     if (n > 0)
-        return data_file_refuse(f, -EBADMSG, "byte %llu: 0x%02x, expected the end of the file",
-                                (unsigned long long)end, extra);
+        return data_file_refuse(f, -EBADMSG, "byte %ju: 0x%02x, expected the end of the file", end,
+                                extra);
     return 0;
 }

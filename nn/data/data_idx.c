@@ -59,8 +59,8 @@ read_dims(struct data_file *file, struct data_idx *idx)
         uint64_t most = i == 0 ? DATA_ROWS_MAX : DATA_FILE_MAX / idx->size;
         if (idx->dim[i] == 0 || idx->dim[i] > most)
             return data_file_refuse(file, -EBADMSG,
-                                    "byte %zu: dimension %zu is %zu, expected 1..%llu", 4 + 4 * i,
-                                    i, idx->dim[i], (unsigned long long)most);
+                                    "byte %zu: dimension %zu is %zu, expected 1..%ju", 4 + 4 * i, i,
+                                    idx->dim[i], most);
         idx->size *= idx->dim[i];
     }
     return data_file_holds(file, 4 + 4 * idx->dims + idx->size);

@@ -35,8 +35,7 @@ read_bytes(struct data_file *file, uint8_t **out, size_t *size)
     if (data_file_is_gzip(file))
         return data_file_refuse(file, -EBADMSG, "is gzip, expected a PNG or JPEG file");
     if (n > IMAGE_FILE_MAX)
-        return data_file_refuse(file, -EFBIG, "%llu bytes, expected at most %d",
-                                (unsigned long long)n, IMAGE_FILE_MAX);
+        return data_file_refuse(file, -EFBIG, "%ju bytes, expected at most %d", n, IMAGE_FILE_MAX);
     *size = (size_t)n;
     *out = malloc(*size);
     if (!*out)

@@ -77,8 +77,8 @@ take_class(struct labels *l, uint64_t row, double value)
     l->most = l->like->class_count - 1;
     data_like_expected(l->like, expected, sizeof expected);
     if (class < 0)
-        return why_error(l->why, -EINVAL, "%s: row %llu: label %.17g, expected %s", l->array->name,
-                         (unsigned long long)row, value, expected);
+        return why_error(l->why, -EINVAL, "%s: row %ju: label %.17g, expected %s", l->array->name,
+                         row, value, expected);
     l->label[row] = class;
     return 0;
 }
@@ -96,8 +96,8 @@ take_label(void *ctx, uint64_t row, double value)
         return take_class(l, row, value);
     if (!(value >= 0 && value < (double)classes && value == floor(value)))
         return why_error(l->why, -EBADMSG,
-                         "%s: row %llu: label %.17g, expected a whole number 0..%zu",
-                         l->array->name, (unsigned long long)row, value, classes - 1);
+                         "%s: row %ju: label %.17g, expected a whole number 0..%zu", l->array->name,
+                         row, value, classes - 1);
     l->label[row] = (int32_t)value;
     l->most = (size_t)value > l->most ? (size_t)value : l->most;
     return 0;

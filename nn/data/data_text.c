@@ -23,8 +23,7 @@ check_size(struct data_file *file, size_t context, size_t train, size_t test)
     if (data_file_is_gzip(file))
         return data_file_refuse(file, -EBADMSG, "is gzip, expected the unpacked bytes");
     if (size > TEXT_MAX)
-        return data_file_refuse(file, -EFBIG, "%llu bytes, expected at most %llu",
-                                (unsigned long long)size, (unsigned long long)TEXT_MAX);
+        return data_file_refuse(file, -EFBIG, "%ju bytes, expected at most %ju", size, TEXT_MAX);
     if (train <= context || test <= context)
         return data_file_refuse(file, -EBADMSG,
                                 "%zu bytes to train on and %zu to test on, expected at least %zu: "

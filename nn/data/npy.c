@@ -101,10 +101,10 @@ npy_read_at(const struct npy *array, uint64_t at, uint8_t *to, size_t n,
     uint64_t first = array->header.start + at;
     ssize_t got = disk_read_at(array->fd, to, n, first);
     if (got < 0)
-        return npy_refuse(desk, -EIO, "byte %llu: %s", (unsigned long long)first, strerror(errno));
+        return npy_refuse(desk, -EIO, "byte %ju: %s", first, strerror(errno));
     if ((size_t)got < n)
-        return npy_refuse(desk, -EBADMSG, "cut off at byte %llu, %zu more expected",
-                          (unsigned long long)(first + (uint64_t)got), n - (size_t)got);
+        return npy_refuse(desk, -EBADMSG, "cut off at byte %ju, %zu more expected",
+                          (first + (uint64_t)got), n - (size_t)got);
     return 0;
 }
 
@@ -143,9 +143,8 @@ check_finite(const struct npy *array, uint64_t at, const uint8_t *bytes, size_t 
         double value = value_at(h, bytes + i);
         uint64_t element = (at + i) / h->item;
         if (!isfinite((float)value))
-            return npy_refuse(desk, -EBADMSG, "row %llu, element %llu: %g, expected a finite float",
-                              (unsigned long long)(element / h->width),
-                              (unsigned long long)(element % h->width), value);
+            return npy_refuse(desk, -EBADMSG, "row %ju, element %ju: %g, expected a finite float",
+                              (element / h->width), (element % h->width), value);
     }
     return 0;
 }
@@ -177,8 +176,8 @@ check_holes(const struct npy *array, uint64_t size, const struct npy_desk *desk)
     if (there >= size / HOLES)
         return 0;
     return npy_refuse(desk, -EFBIG,
-                      "%llu bytes, of which %llu are on the disk: not an array that was written",
-                      (unsigned long long)size, (unsigned long long)there);
+                      "%ju bytes, of which %ju are on the disk: not an array that was written",
+                      size, there);
 }
 
 static int
@@ -197,8 +196,7 @@ prepare_array(struct npy *array, uint64_t file_size, const struct npy_desk *desk
     pages = (h->bytes - 1) / array->page + 1;
     array->hash = calloc((size_t)pages, sizeof *array->hash);
     if (!array->hash)
-        return npy_refuse(desk, -ENOMEM, "no memory for the hashes of its %llu pages",
-                          (unsigned long long)pages);
+        return npy_refuse(desk, -ENOMEM, "no memory for the hashes of its %ju pages", pages);
     return scan(array, desk);
 }
 
@@ -288,8 +286,7 @@ npy_row(const struct npy *array, uint64_t row, size_t first, size_t count, float
     }
     if (hash != array->hash[page])
         return npy_refuse(&desk, -EBADMSG,
-                          "row %llu changed after the file was opened, expected what it was",
-                          (unsigned long long)row);
+                          "row %ju changed after the file was opened, expected what it was", row);
     return 0;
 }
 

@@ -235,15 +235,15 @@ measure_shape(struct npy_header *h, uint64_t file_size, const struct npy_desk *d
     for (size_t i = 0; i < h->dims; i++) {
         uint64_t most = i == 0 ? ROWS_MAX : (uint64_t)INT64_MAX / h->bytes;
         if (h->dim[i] == 0 || h->dim[i] > most)
-            return npy_refuse(desk, -EBADMSG, "shape: dimension %zu is %zu, expected 1..%llu", i,
-                              h->dim[i], (unsigned long long)most);
+            return npy_refuse(desk, -EBADMSG, "shape: dimension %zu is %zu, expected 1..%ju", i,
+                              h->dim[i], most);
         h->bytes *= h->dim[i];
     }
     h->width = (size_t)(h->bytes / h->item / h->dim[0]);
     if (h->bytes != file_size - h->start)
         return npy_refuse(desk, -EBADMSG,
-                          "its header announces %llu bytes of data, the file has %llu behind it",
-                          (unsigned long long)h->bytes, (unsigned long long)(file_size - h->start));
+                          "its header announces %ju bytes of data, the file has %ju behind it",
+                          h->bytes, (file_size - h->start));
     return 0;
 }
 
@@ -282,8 +282,8 @@ npy_header_parse(struct npy_header *out, const uint8_t *bytes, size_t size, uint
         length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
     if (size < fixed || length > size - fixed)
         return npy_refuse(&desk, -EBADMSG,
-                          "byte 8: a header of %llu bytes, expected at most %zu: %s",
-                          (unsigned long long)length, size < fixed ? 0 : size - fixed,
+                          "byte 8: a header of %ju bytes, expected at most %zu: %s", length,
+                          size < fixed ? 0 : size - fixed,
                           size < file_size ? "there is no need for more" : "the file ends there");
     const char *start = (const char *)bytes + fixed;
     struct text text = {&desk, start, start, start + length, fixed};

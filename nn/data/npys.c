@@ -36,8 +36,8 @@ open_all(struct npys *s, char *const *path, size_t count, struct why *why)
     if (rc)
         return rc;
     if (rows > INT32_MAX)
-        return why_error(why, -EBADMSG, "%s: %llu rows, expected at most %d", s->name,
-                         (unsigned long long)rows, INT32_MAX);
+        return why_error(why, -EBADMSG, "%s: %ju rows, expected at most %d", s->name, rows,
+                         INT32_MAX);
     s->header = *npy_header(s->array[0]);
     s->header.dim[0] = (size_t)rows;
     return 0;

@@ -65,8 +65,8 @@ not_ours(const char *name, const uint8_t *data, size_t size, size_t file_size, s
         return why_error(why, -EBADMSG, "%s: damaged, or not a checkpoint", name);
     head_decode(data, &head);
     if (get32(data + 8) == VERSION && head.size > file_size)
-        return why_error(why, -EBADMSG, "%s: is cut off at byte %zu of %llu", name, file_size,
-                         (unsigned long long)head.size);
+        return why_error(why, -EBADMSG, "%s: is cut off at byte %zu of %ju", name, file_size,
+                         head.size);
     if (get32(data + 8) == VERSION)
         return damaged(name, "first page and trailer", why);
     return why_error(why, -EPROTONOSUPPORT, "%s: checkpoint version %u, expected %d", name,
@@ -236,14 +236,12 @@ fit_head(const struct checkpoint_head *head, const char *name, const struct chec
          struct why *why)
 {
     if (head->job_hash != checkpoint->job_hash)
-        return why_error(
-            why, -EINVAL, "%s: checkpoint of another job (%016llx, this one is %016llx)", name,
-            (unsigned long long)head->job_hash, (unsigned long long)checkpoint->job_hash);
+        return why_error(why, -EINVAL, "%s: checkpoint of another job (%016jx, this one is %016jx)",
+                         name, head->job_hash, checkpoint->job_hash);
     if (head->numerics != checkpoint->numerics)
         return why_error(why, -ENOTSUP,
-                         "%s: checkpoint made with other numerics (%016llx, this node has %016llx)",
-                         name, (unsigned long long)head->numerics,
-                         (unsigned long long)checkpoint->numerics);
+                         "%s: checkpoint made with other numerics (%016jx, this node has %016jx)",
+                         name, head->numerics, checkpoint->numerics);
     return 0;
 }
 
@@ -293,9 +291,9 @@ fit(struct checkpoint_file *view, const char *name, const struct checkpoint *che
     uint64_t missing = checkpoint_missing(&view->has, checkpoint);
     if (checkpoint_in_parts(&view->has) && missing > 0)
         return why_error(why, -ENOTSUP,
-                         "%s: a checkpoint of some stages of the model only: %llu bytes are "
+                         "%s: a checkpoint of some stages of the model only: %ju bytes are "
                          "missing; other nodes of the run have them",
-                         name, (unsigned long long)missing);
+                         name, missing);
     return fit_whole(view, name, checkpoint, why);
 }
 
@@ -328,8 +326,7 @@ sections_take(struct checkpoint_file *file, const uint64_t *step, struct checkpo
     if (rc)
         return rc;
     if (step && file->head.step != *step)
-        return why_error(why, -EBADMSG, "%s: holds step %llu", file->name,
-                         (unsigned long long)file->head.step);
+        return why_error(why, -EBADMSG, "%s: holds step %ju", file->name, file->head.step);
     checkpoint->step = file->head.step;
     checkpoint->round = file->head.round;
     for (size_t i = 0; i < checkpoint->count && !rc; i++)

@@ -27,7 +27,7 @@ step_of(const char *file, uint64_t *step)
 void
 checkpoint_path(char *path, const char *dir, uint64_t step)
 {
-    snprintf(path, DISK_PATH_MAX, "%s/%s%llu", dir, prefix, (unsigned long long)step);
+    snprintf(path, DISK_PATH_MAX, "%s/%s%ju", dir, prefix, step);
 }
 
 static int

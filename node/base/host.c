@@ -44,6 +44,6 @@ host_descriptors(struct why *why)
     if (limit.rlim_cur >= NEED)
         return 0;
     return why_error(why, -EMFILE,
-                     "at most %llu open files are allowed (ulimit -n), expected at least %d",
-                     (unsigned long long)limit.rlim_cur, NEED);
+                     "at most %ju open files are allowed (ulimit -n), expected at least %d",
+                     limit.rlim_cur, NEED);
 }

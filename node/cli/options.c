@@ -156,8 +156,8 @@ set_uint(struct cursor *cursor, const char *name, const char *value, uint64_t mi
     if (parse_uint(value, out) == 0 && *out >= min && *out <= max)
         return 0;
     parse_escape(shown, sizeof shown, value);
-    return why_error(cursor->why, -EINVAL, "%s %s, expected a whole number %llu..%llu", name, shown,
-                     (unsigned long long)min, (unsigned long long)max);
+    return why_error(cursor->why, -EINVAL, "%s %s, expected a whole number %ju..%ju", name, shown,
+                     min, max);
 }
 
 static int

@@ -112,7 +112,7 @@ print_table(FILE *file, const struct compare_result *results, size_t count)
     fprintf(file, "node     steps  test accuracy  test loss   wall s  weights\n");
     for (size_t i = 0; i < count; i++) {
         const struct compare_result *r = &results[i];
-        fprintf(file, "%4u  %8llu  %13s  %9s  %7s  %.12s\n", r->node, (unsigned long long)r->steps,
+        fprintf(file, "%4u  %8ju  %13s  %9s  %7s  %.12s\n", r->node, r->steps,
                 cell(accuracy, "%", r->test_accuracy), cell(loss, "4", r->test_loss),
                 cell(wall, "1", r->wall_s), *r->params_sha256 ? r->params_sha256 : "in parts");
     }

@@ -246,8 +246,7 @@ write_model(const struct config *config, const struct job *job, struct state *st
                               state_weights(state), why);
     }
     if (!rc)
-        printf("wrote %s: the model of step %llu\n", model_path,
-               (unsigned long long)checkpoint.step);
+        printf("wrote %s: the model of step %ju\n", model_path, checkpoint.step);
     config_destroy(&writer);
     return rc;
 }

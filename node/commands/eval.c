@@ -99,17 +99,16 @@ print_job(const struct config *config, const struct job *job, const struct memor
     const struct data_info *data = data_info(job->data);
     char shape[64];
     format_shape(&data->input, shape, sizeof shape);
-    printf("run     %s, seed %llu, job %016llx\n", config->run.name,
-           (unsigned long long)config->run.seed, (unsigned long long)job_hash(job, config));
+    printf("run     %s, seed %ju, job %016jx\n", config->run.name, config->run.seed,
+           job_hash(job, config));
     if (job->from)
-        printf("from    %s, weights %016llx\n", config->model.from,
-               (unsigned long long)job->from_hash);
+        printf("from    %s, weights %016jx\n", config->model.from, job->from_hash);
     if (job->from && safetensors_said(job->from)[0])
         printf("        %s\n", safetensors_said(job->from));
     from_tell(job, config, print_from, NULL);
     if (job->start)
-        printf("from    %s, after step %llu, state %016llx\n", config->train.from,
-               (unsigned long long)job->begun, (unsigned long long)job->from_hash);
+        printf("from    %s, after step %ju, state %016jx\n", config->train.from, job->begun,
+               job->from_hash);
     printf("data    %zu training and %zu test samples of %s, %zu classes\n", data->train,
            data->test, shape, data->classes);
     print_data(job);
@@ -118,9 +117,9 @@ print_job(const struct config *config, const struct job *job, const struct memor
     char work[MEMORY_TEXT], gradients[MEMORY_TEXT];
     double batch = (double)config->train.batch;
     uint64_t per_epoch = (data->train + config->train.batch - 1) / config->train.batch;
-    printf("total   %zu parameters; %llu steps of %llu samples per epoch, %u shards of %llu\n",
-           params, (unsigned long long)per_epoch, (unsigned long long)config->train.batch,
-           config->train.shards, (unsigned long long)(config->train.batch / config->train.shards));
+    printf("total   %zu parameters; %ju steps of %ju samples per epoch, %u shards of %ju\n", params,
+           per_epoch, config->train.batch, config->train.shards,
+           (config->train.batch / config->train.shards));
     format_flop(train_flops(job->model) * batch, work, sizeof work);
     memory_text(gradients, (double)(params * sizeof(int32_t)));
     bool sums = !way_of(config)->free;
@@ -128,10 +127,10 @@ print_job(const struct config *config, const struct job *job, const struct memor
     if (sums)
         printf(", %s of gradients per node", gradients);
     if (config->train.local_steps > 1)
-        printf(" every %llu steps", (unsigned long long)config->train.local_steps);
+        printf(" every %ju steps", config->train.local_steps);
     printf("\n");
     memory_print(memory, config);
-    printf("kernel  %s, numerics %016llx\n", job->kernel, (unsigned long long)nn_fingerprint());
+    printf("kernel  %s, numerics %016jx\n", job->kernel, nn_fingerprint());
 }
 
 /* Returns whether the job fits this machine. */

@@ -100,8 +100,7 @@ build_args(struct args *args, const struct local *local, const char *job,
 {
     unsigned share = host_cpus() / local->count;
     args->arg[args->count++] = "meshnode";
-    snprintf(args->group, sizeof args->group, "mesh.group=local-%016llx",
-             (unsigned long long)group);
+    snprintf(args->group, sizeof args->group, "mesh.group=local-%016jx", group);
     pass_set(args, args->group);
     pass_set(args, "mesh.interface=lo");
     snprintf(args->peers, sizeof args->peers, "mesh.peers=%u", local->count);
@@ -446,9 +445,8 @@ static int
 check_config(const struct config *config, unsigned count, struct why *why)
 {
     if (config->mesh.port != 0 && count > 1)
-        return why_error(why, -EINVAL,
-                         "mesh.port = %llu, expected 0 with -n %u: each needs its own",
-                         (unsigned long long)config->mesh.port, count);
+        return why_error(why, -EINVAL, "mesh.port = %ju, expected 0 with -n %u: each needs its own",
+                         config->mesh.port, count);
     if (config->mesh.servers <= PROTO_PEERS_MAX && config->mesh.servers > count)
         return why_error(why, -EINVAL,
                          "mesh.servers = %u cannot go with -n %u: each server is one of the nodes; "

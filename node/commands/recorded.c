@@ -314,8 +314,8 @@ place_rows(struct reading *r, uint64_t step, struct why *why)
     t->nodes = (unsigned)r->count;
     for (size_t row = 0; row < r->count; row++)
         place_row(r, row, from);
-    snprintf(t->title, sizeof t->title, "step %llu, %u stages, %zu of %u nodes",
-             (unsigned long long)step, t->stages, r->count, r->row[0].members);
+    snprintf(t->title, sizeof t->title, "step %ju, %u stages, %zu of %u nodes", step, t->stages,
+             r->count, r->row[0].members);
     if (r->aligned.moved)
         snprintf(t->note, sizeof t->note,
                  "The clocks of these nodes differ: rows are placed by what they handed over, to "

@@ -85,8 +85,7 @@ say_steps(struct replay *r)
     if (!r->term.tty && now < r->next_ms)
         return;
     double left = 1e-3 * (double)(now - r->begun_ms) / (double)done * (double)(all - done);
-    snprintf(line, sizeof line, "replay: %llu of %llu steps, %.0f s left", (unsigned long long)done,
-             (unsigned long long)all, left);
+    snprintf(line, sizeof line, "replay: %ju of %ju steps, %.0f s left", done, all, left);
     if (r->term.tty)
         term_live(&r->term, now, line);
     else

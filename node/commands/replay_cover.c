@@ -36,10 +36,9 @@ judge_shards(struct covering *c, const struct replay_read *read)
     c->members = read->members;
     if (read->shards != c->part[read->rank])
         verify_find(c->folders, dir_of(c, read), JOURNAL_FILE,
-                    "step %llu: computed shards %llx, expected %llx: those of node %u of %llu",
-                    (unsigned long long)read->step + 1, (unsigned long long)read->shards,
-                    (unsigned long long)c->part[read->rank], read->rank + 1,
-                    (unsigned long long)read->members);
+                    "step %ju: computed shards %jx, expected %jx: those of node %u of %ju",
+                    read->step + 1, read->shards, c->part[read->rank], read->rank + 1,
+                    read->members);
 }
 
 /* May a node make steps in which it computes nothing? There are no shards for all. */
@@ -57,13 +56,12 @@ judge_order(const struct covering *c, const struct replay_read *read,
     bool any = read->joined || (!last && c->moves->start[read->start].resumes);
     uint64_t due = last ? last->step + 1 : c->rules->begun;
     if (!any && (read->step < due || (read->step > due && !idles(c))))
-        verify_find(c->folders, dir_of(c, read), JOURNAL_FILE, "step %llu, expected step %llu",
-                    (unsigned long long)read->step + 1, (unsigned long long)due + 1);
+        verify_find(c->folders, dir_of(c, read), JOURNAL_FILE, "step %ju, expected step %ju",
+                    read->step + 1, due + 1);
     if (last && !any && read->total < last->total)
         verify_find(c->folders, dir_of(c, read), JOURNAL_FILE,
-                    "step %llu: knows of %llu computed shards, before of %llu",
-                    (unsigned long long)read->step + 1, (unsigned long long)read->total,
-                    (unsigned long long)last->total);
+                    "step %ju: knows of %ju computed shards, before of %ju", read->step + 1,
+                    read->total, last->total);
 }
 
 /* --- One plan ------------------------------------------------------------------------------------- */
@@ -104,21 +102,19 @@ judge_plan(const struct covering *c, const struct replay_read *const *read, size
         there |= UINT64_C(1) << read[k]->rank;
         if (read[k]->members != members)
             verify_find(c->folders, dir_of(c, read[k]), JOURNAL_FILE,
-                        "step %llu: %llu nodes in a plan that has %llu in %s",
-                        (unsigned long long)read[k]->step + 1, (unsigned long long)read[k]->members,
-                        (unsigned long long)members, dir_of(c, read[0]));
+                        "step %ju: %ju nodes in a plan that has %ju in %s", read[k]->step + 1,
+                        read[k]->members, members, dir_of(c, read[0]));
         if (next && read[k]->start != read[k - 1]->start)
             verify_find(c->folders, dir_of(c, read[k]), JOURNAL_FILE,
-                        "step %llu: node %u of a plan, which is that of %s",
-                        (unsigned long long)read[k]->step + 1, read[k]->rank + 1,
-                        dir_of(c, read[k - 1]));
+                        "step %ju: node %u of a plan, which is that of %s", read[k]->step + 1,
+                        read[k]->rank + 1, dir_of(c, read[k - 1]));
     }
     bool may_idle = c->rules->async || c->rules->push_sum || idles(c);
     unsigned missing = (unsigned)__builtin_popcountll(all & ~there);
     if (!may_idle && most > members + 1 && missing > idle_starts(c, read, n, most - members - 1))
         verify_find(c->folders, dir_of(c, read[0]), JOURNAL_FILE,
-                    "%zu steps in a plan of %llu nodes, and no journal has a step of node %d", most,
-                    (unsigned long long)members, __builtin_ctzll(all & ~there) + 1);
+                    "%zu steps in a plan of %ju nodes, and no journal has a step of node %d", most,
+                    members, __builtin_ctzll(all & ~there) + 1);
 }
 
 static size_t
@@ -142,10 +138,9 @@ tell_amount(const struct covering *c)
                                           : 0;
     if (used < due)
         verify_find(c->folders, dir_of(c, c->moves->read), JOURNAL_FILE,
-                    "all journals have %llu computed shards, expected at least the job's %llu",
-                    (unsigned long long)used, (unsigned long long)due);
-    fprintf(c->folders->out, "replay: %llu shards used, the job has %llu\n",
-            (unsigned long long)used, (unsigned long long)due);
+                    "all journals have %ju computed shards, expected at least the job's %ju", used,
+                    due);
+    fprintf(c->folders->out, "replay: %ju shards used, the job has %ju\n", used, due);
 }
 
 static int
@@ -171,13 +166,11 @@ tell_shards(const struct covering *c)
     free(used);
     if (none || more)
         fprintf(c->folders->out,
-                "replay: of %llu shards %llu were used by no node and %llu by several: there were "
+                "replay: of %ju shards %ju were used by no node and %ju by several: there were "
                 "%zu plans\n",
-                (unsigned long long)count, (unsigned long long)none, (unsigned long long)more,
-                c->plans);
+                count, none, more, c->plans);
     else
-        fprintf(c->folders->out, "replay: %llu shards, each used once\n",
-                (unsigned long long)count);
+        fprintf(c->folders->out, "replay: %ju shards, each used once\n", count);
     return 0;
 }
 

@@ -31,8 +31,8 @@ replay_journals_add(struct replay_journals *journals, const char *dir,
     for (size_t i = 0; i < parts->count; i++)
         if (text->job_hash == parts->job[i])
             return 0;
-    return why_error(why, -EINVAL, "%s: is of job %016llx, expected %016llx as in job.json", path,
-                     (unsigned long long)text->job_hash, (unsigned long long)parts->job[0]);
+    return why_error(why, -EINVAL, "%s: is of job %016jx, expected %016jx as in job.json", path,
+                     text->job_hash, parts->job[0]);
 }
 
 int

@@ -122,19 +122,19 @@ judge_journal_line(void *ctx, const struct verify_line *said, uint64_t line)
         if (!near || same_loss(said->loss, step->loss))
             near = step;
     }
-    snprintf(file, sizeof file, "metrics.jsonl:%llu", (unsigned long long)line);
+    snprintf(file, sizeof file, "metrics.jsonl:%ju", line);
     if (match)
         match->told = true;
     else if (near && same_loss(said->loss, near->loss))
-        verify_find(j->folders, j->folder->dir, file, "step %llu: %s is not that of the replay",
-                    (unsigned long long)said->step, other_field(said, near));
+        verify_find(j->folders, j->folder->dir, file, "step %ju: %s is not that of the replay",
+                    said->step, other_field(said, near));
     else if (near)
-        verify_find(j->folders, j->folder->dir, file, "step %llu: loss %.12g, the replay's %.12g",
-                    (unsigned long long)said->step, said->loss, near->loss);
+        verify_find(j->folders, j->folder->dir, file, "step %ju: loss %.12g, the replay's %.12g",
+                    said->step, said->loss, near->loss);
     else if (j->folder->ended)
         verify_find(j->folders, j->folder->dir, file,
-                    "step %llu with shards %llx, which is not in the journal",
-                    (unsigned long long)said->step, (unsigned long long)said->shards);
+                    "step %ju with shards %jx, which is not in the journal", said->step,
+                    said->shards);
     else
         j->lost++;
 }
@@ -153,8 +153,8 @@ judge_untold(const struct replay_lines *lines, size_t journal, const struct veri
     }
     if (count)
         verify_find(folders, folder->dir, "metrics.jsonl",
-                    "has no line of %llu of what its node computed; the first is of step %llu",
-                    (unsigned long long)count, (unsigned long long)first);
+                    "has no line of %ju of what its node computed; the first is of step %ju", count,
+                    first);
 }
 
 static void
@@ -167,8 +167,7 @@ judge_file(const struct replay_lines *lines, size_t journal, const struct verify
         judge_untold(lines, journal, folder, folders);
     if (j.lost)
         verify_say(folders, folder->dir, "metrics.jsonl",
-                   "%llu lines are of steps that are not in the journal",
-                   (unsigned long long)j.lost);
+                   "%ju lines are of steps that are not in the journal", j.lost);
 }
 
 void

@@ -262,8 +262,8 @@ unknown(struct replay_moves *moves, const struct replay_start *start, struct pro
                          "%s/" JOURNAL_FILE " is cut off: %s has values from that node which are "
                          "not in it",
                          moves->journals->dir[other->folder], dir);
-    why_set(why, "%s/" JOURNAL_FILE " has values from node %016llx, whose journal is missing", dir,
-            (unsigned long long)node.id);
+    why_set(why, "%s/" JOURNAL_FILE " has values from node %016jx, whose journal is missing", dir,
+            node.id);
     tell_move_names(moves, why);
     return -ENOENT;
 }

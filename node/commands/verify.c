@@ -45,7 +45,7 @@ place(const struct proof *proof, const struct entry *entry, char out[PLACE_SIZE]
     char path[PATH_SIZE], shown[SHOWN_SIZE];
     snprintf(path, sizeof path, "%s/metrics.jsonl", proof->folders->folder[entry->dir].dir);
     parse_escape(shown, sizeof shown, path);
-    snprintf(out, PLACE_SIZE, "%s:%llu", shown, (unsigned long long)entry->line);
+    snprintf(out, PLACE_SIZE, "%s:%ju", shown, entry->line);
 }
 
 static void
@@ -135,25 +135,22 @@ judge_line(struct proof *proof, const struct entry *entry, const struct ledger_s
     uint64_t all = bits_below(due->shards);
     char at[PLACE_SIZE], where[SHOWN_SIZE + 160];
     place(proof, entry, at);
-    snprintf(where, sizeof where, "%s: epoch %llu, step %llu, samples %llu+%llu", at,
-             (unsigned long long)said->epoch, (unsigned long long)said->step,
-             (unsigned long long)said->first, (unsigned long long)said->samples);
+    snprintf(where, sizeof where, "%s: epoch %ju, step %ju, samples %ju+%ju", at, said->epoch,
+             said->step, said->first, said->samples);
     if (said->epoch != due->epoch || said->first != due->first || said->samples != due->rows)
-        verify_find(proof->folders, where, "", "the job gives it epoch %llu, samples %llu+%llu",
-                    (unsigned long long)due->epoch, (unsigned long long)due->first,
-                    (unsigned long long)due->rows);
+        verify_find(proof->folders, where, "", "the job gives it epoch %ju, samples %ju+%ju",
+                    due->epoch, due->first, due->rows);
     else if (said->coverage != all)
-        verify_find(proof->folders, where, "", "shards %llx were counted once, expected %llx",
-                    (unsigned long long)said->coverage, (unsigned long long)all);
+        verify_find(proof->folders, where, "", "shards %jx were counted once, expected %jx",
+                    said->coverage, all);
     else if (said->rows != rows)
-        verify_find(proof->folders, where, "",
-                    "the hash of its samples is %016llx, expected %016llx",
-                    (unsigned long long)said->rows, (unsigned long long)rows);
+        verify_find(proof->folders, where, "", "the hash of its samples is %016jx, expected %016jx",
+                    said->rows, rows);
     else if (said->ledger != ledger)
         verify_find(proof->folders, where, "",
-                    "the running hash is %016llx, expected %016llx: steps before it were lost "
+                    "the running hash is %016jx, expected %016jx: steps before it were lost "
                     "or repeated",
-                    (unsigned long long)said->ledger, (unsigned long long)ledger);
+                    said->ledger, ledger);
 }
 
 /* The first of entries [0, i] that must have the state of entry i. */
@@ -208,16 +205,14 @@ judge_members(struct proof *proof, const struct entry *entry, size_t n, size_t i
         counted = entry[k].dir;
         if (entry[k].said.peers != said->peers && k < i)
             verify_find(proof->folders, at, "",
-                        "step %llu: peers is %llu, but %llu at %s, in the same plan",
-                        (unsigned long long)said->step, (unsigned long long)said->peers,
-                        (unsigned long long)entry[k].said.peers, other);
+                        "step %ju: peers is %ju, but %ju at %s, in the same plan", said->step,
+                        said->peers, entry[k].said.peers, other);
     }
     if (said->plan && members == said->peers && !all_known(entry, n, i, all))
         verify_find(proof->folders, at, "",
-                    "step %llu: of the %llu nodes of its plan, which are all here, none says that "
-                    "it computed some of shards %llx",
-                    (unsigned long long)said->step, (unsigned long long)members,
-                    (unsigned long long)all);
+                    "step %ju: of the %ju nodes of its plan, which are all here, none says that "
+                    "it computed some of shards %jx",
+                    said->step, members, all);
 }
 
 /* Entries [0, n) of one step: the same state everywhere, and no shard computed twice in one plan and stage. */
@@ -235,10 +230,8 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
             verify_figures_lines(proof->folders, at, said, &first->said, other);
         if (said->state_hash != first->said.state_hash)
             verify_find(proof->folders, at, "",
-                        "epoch %llu, step %llu: state %016llx, but %016llx at %s",
-                        (unsigned long long)said->epoch, (unsigned long long)said->step,
-                        (unsigned long long)said->state_hash,
-                        (unsigned long long)first->said.state_hash, other);
+                        "epoch %ju, step %ju: state %016jx, but %016jx at %s", said->epoch,
+                        said->step, said->state_hash, first->said.state_hash, other);
         proof->redone += i > 0 && entry[i].dir == entry[i - 1].dir;
         judge_members(proof, entry, n, i, at, all);
         for (size_t k = 0; k < i && said->plan; k++) {
@@ -247,10 +240,9 @@ judge_step(struct proof *proof, const struct entry *entry, size_t n, uint64_t al
             if (both && together(&entry[k], &entry[i])) {
                 place(proof, &entry[k], other);
                 verify_find(proof->folders, at, "",
-                            "epoch %llu, step %llu: shards %llx were computed here and at %s, in "
+                            "epoch %ju, step %ju: shards %jx were computed here and at %s, in "
                             "the same plan",
-                            (unsigned long long)said->epoch, (unsigned long long)said->step,
-                            (unsigned long long)both, other);
+                            said->epoch, said->step, both, other);
             }
         }
         known |= all_known(entry, n, i, all);
@@ -283,10 +275,8 @@ judge_gap(struct proof *proof, uint64_t first, uint64_t last, bool proved)
     struct ledger_step from = round_of(&proof->job, first), to = round_of(&proof->job, last);
     char where[160];
     snprintf(where, sizeof where,
-             "no file: epoch %llu, step %llu, sample %llu to epoch %llu, step %llu, sample %llu",
-             (unsigned long long)from.epoch, (unsigned long long)first,
-             (unsigned long long)from.first, (unsigned long long)to.epoch, (unsigned long long)last,
-             (unsigned long long)(to.first + to.rows - 1));
+             "no file: epoch %ju, step %ju, sample %ju to epoch %ju, step %ju, sample %ju",
+             from.epoch, first, from.first, to.epoch, last, (to.first + to.rows - 1));
     proof->gaps += last - first + 1;
     verify_find(proof->folders, where, "", "%s",
                 proved ? "not proved by these files, but the running hash behind them says "
@@ -344,13 +334,12 @@ judge_entries(struct proof *proof)
             continue;
         place(proof, &proof->entry[k], at);
         if (inside)
-            verify_find(
-                proof->folders, at, "", "step %llu, expected step %llu, with which its round ends",
-                (unsigned long long)said, (unsigned long long)round_last(&proof->job, said));
+            verify_find(proof->folders, at, "",
+                        "step %ju, expected step %ju, with which its round ends", said,
+                        round_last(&proof->job, said));
         else
-            verify_find(proof->folders, at, "", "step %llu, expected %llu..%llu",
-                        (unsigned long long)said, (unsigned long long)proof->job.begun + 1,
-                        (unsigned long long)limit);
+            verify_find(proof->folders, at, "", "step %ju, expected %ju..%ju", said,
+                        proof->job.begun + 1, limit);
     }
     if (proof->results_steps > step && proof->results_steps <= limit)
         judge_gap(proof, step + 1, proof->results_steps, false);
@@ -367,9 +356,9 @@ verdict(const struct proof *proof, uint64_t steps)
     FILE *out = proof->folders->out;
     if (!verify_folders_verdict(proof->folders))
         fprintf(out, "proved: every sample was used exactly once in each epoch");
-    fprintf(out, "; %llu of %llu steps", (unsigned long long)steps, (unsigned long long)job->steps);
+    fprintf(out, "; %ju of %ju steps", steps, job->steps);
     if (job->begun)
-        fprintf(out, ", from step %llu on", (unsigned long long)job->begun + 1);
+        fprintf(out, ", from step %ju on", job->begun + 1);
     verify_amount(out, ", ", epochs, "whole epoch", "whole epochs");
     verify_amount(out, " of ", job->train, "sample", "samples");
     if (rest)
@@ -419,8 +408,8 @@ judge_evaluation(struct proof *proof, const struct entry *entry, const char *at)
     const struct entry *one = &proof->entry[entry_from(proof, step, 0)];
     const struct entry *end = proof->entry + proof->entry_count;
     if (one < end && one->said.step == step && one->said.ledger != entry->said.ledger)
-        verify_find(proof->folders, at, "", "the running hash is %016llx, but %016llx in its step",
-                    (unsigned long long)entry->said.ledger, (unsigned long long)one->said.ledger);
+        verify_find(proof->folders, at, "", "the running hash is %016jx, but %016jx in its step",
+                    entry->said.ledger, one->said.ledger);
     while (one < end && one->said.step == step && !one->said.tested)
         one++;
     if (one == end || one->said.step != step)

@@ -17,7 +17,7 @@ enum { FILE_SIZE = 40, CHECKPOINTS_MAX = 64 /* of a folder; a node keeps three *
 static void
 checkpoint_name(char out[FILE_SIZE], uint64_t step)
 {
-    snprintf(out, FILE_SIZE, "checkpoint-%llu", (unsigned long long)step);
+    snprintf(out, FILE_SIZE, "checkpoint-%ju", step);
 }
 
 /* --- Reading -------------------------------------------------------------------------------------- */
@@ -111,8 +111,7 @@ read_checkpoint(struct verify_folders *folders, const struct verify_folder *fold
     int rc = checkpoint_sections(path, &has, why);
     rc = rc ? rc : checkpoint_open(&file, path, why);
     if (!rc && checkpoint_head(file)->step != out->step)
-        rc = why_error(why, -EBADMSG, "is of step %llu",
-                       (unsigned long long)checkpoint_head(file)->step);
+        rc = why_error(why, -EBADMSG, "is of step %ju", checkpoint_head(file)->step);
     if (!rc) {
         *job = checkpoint_head(file)->job_hash;
         out->whole = !checkpoint_in_parts(&has) && input.dims > 0;
@@ -145,9 +144,8 @@ judge_last(struct verify_folders *folders, const struct verify_folder *folder,
     }
     if (result->epochs != h->epoch || result->samples != h->samples)
         verify_find(folders, folder->dir, "result.json",
-                    "epochs and samples are %llu and %llu, but %llu and %llu in %s",
-                    (unsigned long long)result->epochs, (unsigned long long)result->samples,
-                    (unsigned long long)h->epoch, (unsigned long long)h->samples, file);
+                    "epochs and samples are %ju and %ju, but %ju and %ju in %s", result->epochs,
+                    result->samples, h->epoch, h->samples, file);
     if (config_way(config) != CONFIG_GOSSIP)
         verify_same_figure(folders, folder->dir, "result.json", "train_loss", result->train_loss,
                            state_train_loss(h), file);
@@ -197,15 +195,13 @@ read_one(struct verify_folders *folders, const struct verify_folder *folder, uin
     if (job != left->job.job && (last || !left_of_part(left, job))) {
         if (folder->ended)
             verify_find(folders, folder->dir, file,
-                        "is of job %016llx, expected %016llx as in job.json",
-                        (unsigned long long)job, (unsigned long long)left->job.job);
+                        "is of job %016jx, expected %016jx as in job.json", job, left->job.job);
         else /* an earlier run's: it stays until this one has saved something */
             verify_say(folders, folder->dir, file, "is of another job, and was not looked at");
         return;
     }
     if (checkpoint.header.step != step) {
-        verify_find(folders, folder->dir, file, "its state is of step %llu",
-                    (unsigned long long)checkpoint.header.step);
+        verify_find(folders, folder->dir, file, "its state is of step %ju", checkpoint.header.step);
         return;
     }
     if (last)
@@ -292,12 +288,12 @@ verify_checkpoints_step(struct verify_folders *folders, const struct verify_line
         bool evaluated = h->parent != 0 && h->evaluations > 0 && name == said->state_hash;
         if (h->ledger != said->ledger)
             verify_find(folders, checkpoint->dir, file,
-                        "its running hash is %016llx, but %016llx at %s",
-                        (unsigned long long)h->ledger, (unsigned long long)said->ledger, at);
+                        "its running hash is %016jx, but %016jx at %s", h->ledger, said->ledger,
+                        at);
         else if (!said->evaluation && !follows(checkpoint, said->state_hash))
             verify_find(folders, checkpoint->dir, file,
-                        "its state is not that of %016llx at %s, nor that after its evaluation",
-                        (unsigned long long)said->state_hash, at);
+                        "its state is not that of %016jx at %s, nor that after its evaluation",
+                        said->state_hash, at);
         if (evaluated && checkpoint->whole && said->tested &&
             !verify_same(said->test_loss, h->test_loss))
             verify_find(folders, checkpoint->dir, file, "its test_loss is %.12g, but %.12g at %s",

@@ -142,9 +142,8 @@ verify_figures_evaluation(struct verify_folders *folders, const char *at,
     if (wrong)
         verify_find(folders, at, "", "%s is not that of an evaluation", wrong);
     if (said->tested && first->evaluation && said->state_hash != first->state_hash)
-        verify_find(folders, at, "", "step %llu, evaluated: state %016llx, but %016llx at %s",
-                    (unsigned long long)said->step, (unsigned long long)said->state_hash,
-                    (unsigned long long)first->state_hash, other);
+        verify_find(folders, at, "", "step %ju, evaluated: state %016jx, but %016jx at %s",
+                    said->step, said->state_hash, first->state_hash, other);
     compare_tests(folders, at, said, first, other);
 }
 
@@ -191,14 +190,11 @@ judge_counts(struct verify_folders *folders, const struct verify_folder *folder)
         verify_find(folders, folder->dir, "result.json", "run is %s, expected %s as in job.json",
                     result->run, config->run.name);
     if (result->epochs != epochs && !more)
-        verify_find(folders, folder->dir, "result.json", "epochs is %llu, but %llu steps make %llu",
-                    (unsigned long long)result->epochs, (unsigned long long)result->steps,
-                    (unsigned long long)epochs);
+        verify_find(folders, folder->dir, "result.json", "epochs is %ju, but %ju steps make %ju",
+                    result->epochs, result->steps, epochs);
     if (result->samples != samples && job->begun == 0)
-        verify_find(folders, folder->dir, "result.json",
-                    "samples is %llu, but %llu steps have %llu",
-                    (unsigned long long)result->samples, (unsigned long long)result->steps,
-                    (unsigned long long)samples);
+        verify_find(folders, folder->dir, "result.json", "samples is %ju, but %ju steps have %ju",
+                    result->samples, result->steps, samples);
     if (result->exact != exact)
         verify_find(folders, folder->dir, "result.json", "exact is %s, expected %s",
                     result->exact ? "true" : "false", exact ? "true" : "false");
@@ -221,8 +217,8 @@ judge_note(struct verify_folders *folders, const struct verify_folder *folder)
     if (strcmp(note->params_sha256, result->params_sha256) != 0)
         return; /* a finding of its own */
     if (note->epoch != result->epochs)
-        verify_find(folders, folder->dir, file, "is of epoch %llu, but epochs in %s is %llu",
-                    (unsigned long long)note->epoch, other, (unsigned long long)result->epochs);
+        verify_find(folders, folder->dir, file, "is of epoch %ju, but epochs in %s is %ju",
+                    note->epoch, other, result->epochs);
     if (common_loss(folders))
         verify_same_figure(folders, folder->dir, file, "train_loss", note->train_loss,
                            result->train_loss, other);
@@ -243,8 +239,8 @@ judge_two(struct verify_folders *folders, const struct verify_folder *folder,
     if (strcmp(a->params_sha256, b->params_sha256) != 0 && *a->params_sha256 && *b->params_sha256)
         return; /* a finding of its own */
     if (a->epochs != b->epochs)
-        verify_find(folders, folder->dir, "result.json", "epochs is %llu, but %llu in %s",
-                    (unsigned long long)a->epochs, (unsigned long long)b->epochs, other);
+        verify_find(folders, folder->dir, "result.json", "epochs is %ju, but %ju in %s", a->epochs,
+                    b->epochs, other);
     if (common_loss(folders))
         verify_same_figure(folders, folder->dir, "result.json", "train_loss", a->train_loss,
                            b->train_loss, other);

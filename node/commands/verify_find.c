@@ -45,7 +45,7 @@ verify_find(struct verify_folders *folders, const char *dir, const char *file, c
 void
 verify_amount(FILE *out, const char *before, uint64_t count, const char *one, const char *many)
 {
-    fprintf(out, "%s%llu %s", before, (unsigned long long)count, count == 1 ? one : many);
+    fprintf(out, "%s%ju %s", before, count, count == 1 ? one : many);
 }
 
 void
@@ -89,7 +89,7 @@ verify_each_line(struct verify_folders *folders, const char *dir, verify_visit *
         return false;
     }
     for (uint64_t line = 1; (rc = next_line(file, text, &size)) <= 0; line++) {
-        snprintf(name, sizeof name, "metrics.jsonl:%llu", (unsigned long long)line);
+        snprintf(name, sizeof name, "metrics.jsonl:%ju", line);
         if (rc < 0)
             verify_find(folders, dir, name, "has more than %d bytes", VERIFY_LINE_MAX);
         else if ((rc = verify_read_line(&said, text, size, &why)) < 0)

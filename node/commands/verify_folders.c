@@ -60,9 +60,8 @@ check_numbers(struct verify_folders *folders, const char *dir, const struct left
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         if (number[i].said != number[i].due)
-            verify_find(folders, dir, "job.json", "%s is %llu, but %llu in its text",
-                        number[i].name, (unsigned long long)number[i].said,
-                        (unsigned long long)number[i].due);
+            verify_find(folders, dir, "job.json", "%s is %ju, but %ju in its text", number[i].name,
+                        number[i].said, number[i].due);
     if (strcmp(job->run, config->run.name) != 0)
         verify_find(folders, dir, "job.json", "run is %s, but %s in its text", job->run,
                     config->run.name);
@@ -83,9 +82,8 @@ tell_other(struct verify_folders *folders, const char *dir, const struct left *l
         verify_find(folders, dir, "job.json", "is of another job: %s is %s, but %s in %s",
                     differ.key, differ.left, differ.right, first);
     else if (left->job.job != folders->left.job.job)
-        verify_find(folders, dir, "job.json", "is of job %016llx, but %s of job %016llx",
-                    (unsigned long long)left->job.job, first,
-                    (unsigned long long)folders->left.job.job);
+        verify_find(folders, dir, "job.json", "is of job %016jx, but %s of job %016jx",
+                    left->job.job, first, folders->left.job.job);
     else
         verify_find(folders, dir, "job.json", "its numbers are not those of %s/job.json", first);
 }
@@ -120,8 +118,8 @@ read_job(struct verify_folders *folders, struct verify_folder *folder)
         return;
     }
     if (left.text && !left.config)
-        verify_find(folders, folder->dir, "job.json", "its text is not that of job %016llx",
-                    (unsigned long long)left.job.job);
+        verify_find(folders, folder->dir, "job.json", "its text is not that of job %016jx",
+                    left.job.job);
     if (left.config)
         check_numbers(folders, folder->dir, &left);
     if (folders->first < 0) {
@@ -162,16 +160,13 @@ read_result(struct verify_folders *folders, struct verify_folder *folder)
     folder->ended = true;
     folders->results++;
     if (folders->first >= 0 && folder->result.steps > folders->left.job.steps)
-        verify_find(folders, folder->dir, "result.json", "steps is %llu, expected at most %llu",
-                    (unsigned long long)folder->result.steps,
-                    (unsigned long long)folders->left.job.steps);
+        verify_find(folders, folder->dir, "result.json", "steps is %ju, expected at most %ju",
+                    folder->result.steps, folders->left.job.steps);
     if (first == folder)
         return;
     if (folder->result.steps != first->result.steps)
-        verify_find(folders, folder->dir, "result.json",
-                    "steps is %llu, but %llu in %s/result.json",
-                    (unsigned long long)folder->result.steps,
-                    (unsigned long long)first->result.steps, first->dir);
+        verify_find(folders, folder->dir, "result.json", "steps is %ju, but %ju in %s/result.json",
+                    folder->result.steps, first->result.steps, first->dir);
     compare_hash(folders, folder->dir, "params_sha256", folder->result.params_sha256,
                  first->result.params_sha256, first->dir);
     compare_hash(folders, folder->dir, "state_sha256", folder->result.state_sha256,
@@ -300,9 +295,8 @@ judge_model(struct verify_folders *folders, struct verify_folder *folder, const 
     const struct compare_result *result = &folder->result;
     const struct verify_note *note = &folder->note;
     if (!of_job(&folders->left, folder->ended, note->job))
-        verify_find(folders, folder->dir, file, "is of job %s, expected %016llx as in job.json",
-                    note->job[0] ? note->job : "unknown",
-                    (unsigned long long)folders->left.job.job);
+        verify_find(folders, folder->dir, file, "is of job %s, expected %016jx as in job.json",
+                    note->job[0] ? note->job : "unknown", folders->left.job.job);
     else if (!note->of_job)
         verify_find(folders, folder->dir, file,
                     "config in its metadata is not the text of its job");
@@ -320,8 +314,8 @@ judge_model(struct verify_folders *folders, struct verify_folder *folder, const 
                     "its weights have SHA-256 %s, but params_sha256 in result.json is %s", hex,
                     result->params_sha256);
     if (note->step != result->steps)
-        verify_find(folders, folder->dir, file, "is of step %llu, but steps in result.json is %llu",
-                    (unsigned long long)note->step, (unsigned long long)result->steps);
+        verify_find(folders, folder->dir, file, "is of step %ju, but steps in result.json is %ju",
+                    note->step, result->steps);
     folder->noted = strcmp(hex, result->params_sha256) == 0;
     if (folder->noted)
         judge_metadata(folders, folder);

@@ -23,8 +23,8 @@ struct reading {
 static void
 find_piece(struct reading *r, const char *what)
 {
-    verify_find(r->folders, r->folders->folder[r->folder].dir, r->file, "step %llu: %s",
-                (unsigned long long)r->step.step, what);
+    verify_find(r->folders, r->folders->folder[r->folder].dir, r->file, "step %ju: %s",
+                r->step.step, what);
 }
 
 /* Shards of each kind of piece in one stage. */

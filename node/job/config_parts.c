@@ -254,7 +254,7 @@ set_past(struct config *config, const struct config_parts *parts, size_t count, 
     if (file) {
         fprintf(file, "%s=", past_key);
         for (size_t i = 0; i < count; i++) {
-            fprintf(file, "%s%llu", i ? "; " : "", (unsigned long long)parts->until[i]);
+            fprintf(file, "%s%ju", i ? "; " : "", parts->until[i]);
             write_settings(file, parts->config[i], config);
         }
     }
@@ -334,8 +334,8 @@ config_parts_add(struct config *config, const struct config *left, uint64_t step
     bool empty = last == step; /* `left` itself has no step of its own */
     if (!rc && (step < last || (!empty && parts.count == CONFIG_PARTS_MAX)))
         rc = why_error(why, -EINVAL,
-                       "the run has %zu parts, the last after step %llu: no further one",
-                       parts.count, (unsigned long long)last);
+                       "the run has %zu parts, the last after step %ju: no further one",
+                       parts.count, last);
     if (!rc && !empty) {
         parts.until[parts.count] = step;
         rc = config_copy(&parts.config[parts.count++], left, why);

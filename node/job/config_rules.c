@@ -302,10 +302,9 @@ check_round(const struct config *config, struct why *why)
     uint64_t steps = config->train.local_steps, batch = config->train.batch;
     if (steps == 1 || steps * batch <= CONFIG_ROUND_MAX)
         return 0;
-    return fail_key(
-        config, "train.local_steps", 0, why,
-        "= %llu times train.batch = %llu, expected at most %d samples between exchanges",
-        (unsigned long long)steps, (unsigned long long)batch, CONFIG_ROUND_MAX);
+    return fail_key(config, "train.local_steps", 0, why,
+                    "= %ju times train.batch = %ju, expected at most %d samples between exchanges",
+                    steps, batch, CONFIG_ROUND_MAX);
 }
 
 static int

@@ -69,7 +69,7 @@ write_value(FILE *file, const struct config_key *key, const void *base)
         if (key->words && config_key_uint(key, base) == (uint64_t)key->words[0].value)
             fputs(key->words[0].name, file);
         else
-            fprintf(file, "%llu", (unsigned long long)config_key_uint(key, base));
+            fprintf(file, "%ju", config_key_uint(key, base));
         break;
     case CONFIG_REAL:
         write_real(file, key, base);

@@ -79,9 +79,8 @@ cause_clock(const struct facts *facts, struct findings *out)
             beacon->node.incarnation < facts->now_ns + CLOCK_OFF_NS)
             continue;
         struct finding *finding = finding_add(out, "clock");
-        finding_what(finding, "the clock of %s is ahead of this machine's by %llu s or more",
-                     beacon->host,
-                     (unsigned long long)(beacon->node.incarnation - facts->now_ns) / 1000000000);
+        finding_what(finding, "the clock of %s is ahead of this machine's by %ju s or more",
+                     beacon->host, (beacon->node.incarnation - facts->now_ns) / 1000000000);
         finding_remedy(finding, "Set both by the network: timedatectl set-ntp true");
     }
     if (facts->now_ns < YEAR_2024_NS) {

@@ -252,11 +252,10 @@ keep_length(const char *path, const struct journal_start *start, uint64_t *at, s
     if (rc)
         return rc;
     if (!is_part(start, text.job_hash))
-        rc =
-            why_error(why, -EINVAL,
-                      "%s: journal of another job (%016llx, this one is %016llx); --fresh begins "
-                      "again, --out takes another folder",
-                      path, (unsigned long long)text.job_hash, (unsigned long long)start->job_hash);
+        rc = why_error(why, -EINVAL,
+                       "%s: journal of another job (%016jx, this one is %016jx); --fresh begins "
+                       "again, --out takes another folder",
+                       path, text.job_hash, start->job_hash);
     *at = text.size;
     journal_unload(&text);
     return rc;

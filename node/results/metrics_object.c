@@ -40,7 +40,7 @@ static json_t *
 hash_text(uint64_t hash)
 {
     char text[17];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    snprintf(text, sizeof text, "%016jx", hash);
     return json_string(text);
 }
 

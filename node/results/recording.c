@@ -135,9 +135,9 @@ write_step(const struct recording *recording, const struct recorded *step)
 static size_t
 write_piece(char *text, const struct steptime_piece *piece, bool first)
 {
-    int used = snprintf(text, PIECE_TEXT, "%s[\"%c\",%u,%u,%llu,%llu]", first ? "" : ",",
+    int used = snprintf(text, PIECE_TEXT, "%s[\"%c\",%u,%u,%ju,%ju]", first ? "" : ",",
                         letters[piece->piece.kind], piece->piece.stage, piece->piece.shard,
-                        (unsigned long long)piece->begin_us, (unsigned long long)piece->end_us);
+                        piece->begin_us, piece->end_us);
     assert(used > 0 && used < PIECE_TEXT);
     return (size_t)used;
 }

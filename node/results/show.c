@@ -173,21 +173,20 @@ show_line(const struct show *show, char *out, size_t size)
     const struct metrics_step *step = &show->step;
     out[0] = '\0';
     if (show->stepped)
-        field(out, size, "step %llu/%llu", (unsigned long long)step->step,
-              (unsigned long long)step->steps_total);
+        field(out, size, "step %ju/%ju", step->step, step->steps_total);
     if (show->alarm[0])
         field(out, size, "%s", show->alarm);
     if (show->use[0])
         field(out, size, "%s", show->use);
     if (step->skipped_steps)
-        field(out, size, "%llu skipped", (unsigned long long)step->skipped_steps);
+        field(out, size, "%ju skipped", step->skipped_steps);
     if (show->doing[0])
         field(out, size, "%s", show->doing);
     if (!show->stepped)
         return;
     field(out, size, "loss %.4g", step->loss);
     progress_fields(show, out, size);
-    field(out, size, "epoch %llu", (unsigned long long)step->epoch + 1);
+    field(out, size, "epoch %ju", step->epoch + 1);
     if (show->holders[0])
         field(out, size, "stages %s", show->holders);
 }
@@ -276,8 +275,7 @@ show_test(struct show *show, const struct metrics_step *step, uint64_t now_ms)
     if (step->test_of)
         snprintf(line, sizeof line, "%s: %s%s", step->test_of, test, passed);
     else
-        snprintf(line, sizeof line, "step %llu: %s%s", (unsigned long long)step->step, test,
-                 passed);
+        snprintf(line, sizeof line, "step %ju: %s%s", step->step, test, passed);
     term_line(&show->out, line);
 }
 
@@ -310,8 +308,7 @@ show_result(struct show *show, const struct metrics_result *result, const char *
     char line[TERM_LINE_MAX], test[128];
     term_fini(&show->out);
     format_test(result->test_loss, result->test_accuracy, test, sizeof test);
-    snprintf(line, sizeof line, "done: %llu steps, %s, %.1f s", (unsigned long long)result->steps,
-             test, result->wall_s);
+    snprintf(line, sizeof line, "done: %ju steps, %s, %.1f s", result->steps, test, result->wall_s);
     show_say(show, 6, line);
     if (result->no_model)
         snprintf(line, sizeof line, "no model.safetensors here: %s", result->no_model);

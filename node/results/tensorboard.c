@@ -163,8 +163,8 @@ tensorboard_open(struct tensorboard **out, const char *dir, struct why *why)
     gethostname(host, sizeof host - 1);
     for (char *c = host; *c; c++)
         *c = *c == '/' ? '_' : *c;
-    snprintf(path, sizeof path, "%s/events.out.tfevents.%010lld.%s.%ld", dir, (long long)time(NULL),
-             host, (long)getpid());
+    snprintf(path, sizeof path, "%s/events.out.tfevents.%010jd.%s.%ld", dir, time(NULL), host,
+             (long)getpid());
     *out = calloc(1, sizeof **out);
     int rc = *out ? 0 : -ENOMEM;
     if (!rc) {

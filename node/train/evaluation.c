@@ -183,7 +183,7 @@ struct train_test
 evaluation_name(const struct evaluation_news *news)
 {
     struct train_test test = {.step = news->step};
-    snprintf(test.of, sizeof test.of, "epoch %llu", (unsigned long long)news->epoch);
+    snprintf(test.of, sizeof test.of, "epoch %ju", news->epoch);
     return test;
 }
 

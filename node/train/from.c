@@ -35,8 +35,8 @@ from_probe(const char *path, struct checkpoint_head *head, struct why *why)
         return why_error(why, rc, "%s: %s, expected a checkpoint", path, kind_is(kind));
     left_read(&left, path, NULL);
     if (checkpoint_newest(path, left.job.job, &step))
-        why_set(why, "%s: is a folder, expected a file such as %s/checkpoint-%llu", path, path,
-                (unsigned long long)step);
+        why_set(why, "%s: is a folder, expected a file such as %s/checkpoint-%ju", path, path,
+                step);
     else
         why_set(why, "%s: is a folder, expected a checkpoint", path);
     left_fini(&left);
@@ -110,11 +110,9 @@ check_state(const struct job *job, const struct config *config, const struct sta
     struct why reason;
     if (header->step >= total) {
         why_set(&reason,
-                "%s has done %llu steps, and train.%s = %llu ends with step %llu: expected more",
-                config->train.from, (unsigned long long)header->step,
-                config->train.steps == total ? "steps" : "epochs",
-                (unsigned long long)(config->train.steps == total ? total : config->train.epochs),
-                (unsigned long long)total);
+                "%s has done %ju steps, and train.%s = %ju ends with step %ju: expected more",
+                config->train.from, header->step, config->train.steps == total ? "steps" : "epochs",
+                (config->train.steps == total ? total : config->train.epochs), total);
         return refuse_from(config, -EINVAL, reason.line, why);
     }
     return 0;

@@ -20,8 +20,8 @@ check_rows(const struct config *config, const struct data_info *data, struct why
     if (data->train >= config->train.batch && data->train <= UINT32_MAX)
         return 0;
     return why_error(why, -EINVAL,
-                     "%s: train.batch = %llu, expected at most the %zu training samples",
-                     config->file, (unsigned long long)config->train.batch, data->train);
+                     "%s: train.batch = %ju, expected at most the %zu training samples",
+                     config->file, config->train.batch, data->train);
 }
 
 static int
@@ -283,9 +283,9 @@ check_stages(const struct config *config, const struct stages *stages, struct wh
                          config->file);
     if (above > UINT16_MAX)
         return why_error(why, -EINVAL,
-                         "%s: mesh.bucket = %llu is too small for mesh.stages: there are %zu "
+                         "%s: mesh.bucket = %ju is too small for mesh.stages: there are %zu "
                          "buckets above the lowest place to cut, expected at most %d",
-                         config->file, (unsigned long long)config->mesh.bucket, above, UINT16_MAX);
+                         config->file, config->mesh.bucket, above, UINT16_MAX);
     if (config->mesh.stages > 1 && count == 0)
         return why_error(why, -EINVAL,
                          "%s: mesh.stages = %u, expected 1: this model has one layer with weights, "
@@ -443,11 +443,9 @@ check_end(const struct job *job, const struct config *config, uint64_t until, st
         return 0;
     return why_error(
         why, -EINVAL,
-        "%s: train.%s = %llu ends with step %llu, but the run has done %llu: expected more",
+        "%s: train.%s = %ju ends with step %ju, but the run has done %ju: expected more",
         config->file, config->train.steps == total ? "steps" : "epochs",
-        (unsigned long long)(config->train.steps == total ? config->train.steps
-                                                          : config->train.epochs),
-        (unsigned long long)total, (unsigned long long)until);
+        (config->train.steps == total ? config->train.steps : config->train.epochs), total, until);
 }
 
 int

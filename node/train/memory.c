@@ -355,14 +355,13 @@ memory_plan(struct memory *m, const struct config *config, const struct job *job
         return 0;
     *m = whole;
     uint64_t needs = (memory_total(m) + (1 << 20) - 1) >> 20;
-    why_set(why, "train.memory_max = %llu, ", (unsigned long long)config->train.memory_max);
+    why_set(why, "train.memory_max = %ju, ", config->train.memory_max);
     if (divided)
         why_append(why, "but %s; all of it ", reason.line);
     why_append(why,
-               "%s at least %llu MiB: %.1f of program and data, %.1f of sums of gradients, %.1f of "
+               "%s at least %ju MiB: %.1f of program and data, %.1f of sums of gradients, %.1f of "
                "weights and %.1f of activations%s of one shard%s",
-               divided ? "needs" : "expected", (unsigned long long)needs,
-               (double)(m->program + m->data + WINDOW) / MIB,
+               divided ? "needs" : "expected", needs, (double)(m->program + m->data + WINDOW) / MIB,
                (double)(m->sums + m->kept + m->gossip) / MIB, (double)m->weights / MIB,
                (double)(activations(m) + m->lanes * m->local) / MIB, m->local ? " and weights" : "",
                config->train.recompute ? "" : "; train.recompute = yes makes these less");
@@ -545,13 +544,11 @@ spill_open(struct spill *spill, const char *dir, uint64_t size, struct why *why)
         return why_error(why, rc, "%s: %s", dir, strerror(-rc));
     rc = check_disk(fd, dir, why);
     if (!rc && (rc = -posix_fallocate(fd, 0, (off_t)size)) != 0)
-        why_set(why, "%s: no room for a file of %llu bytes: %s", dir, (unsigned long long)size,
-                strerror(-rc));
+        why_set(why, "%s: no room for a file of %ju bytes: %s", dir, size, strerror(-rc));
     void *base = rc ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (!rc && base == MAP_FAILED) {
         rc = -errno;
-        why_set(why, "%s: a mapping of %llu bytes: %s", dir, (unsigned long long)size,
-                strerror(-rc));
+        why_set(why, "%s: a mapping of %ju bytes: %s", dir, size, strerror(-rc));
     }
     spill->base = rc ? NULL : base;
     close(fd);

@@ -166,7 +166,7 @@ add_metadata(struct pairs *pairs, const struct config *config, const struct job 
     struct data_scaling scaling;
     char hash[NUMBER];
     data_scaling(job->data, &scaling);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job_hash(job, config));
+    snprintf(hash, sizeof hash, "%016jx", job_hash(job, config));
     add_pair(pairs, "run", strdup(config->run.name));
     add_number(pairs, "step", (double)file->step);
     add_number(pairs, "epoch", (double)file->epoch);

@@ -114,7 +114,7 @@ finish_file(struct mending *m, struct why *why)
 {
     char name[64];
     size_t size = checkpoint_size(&m->file);
-    snprintf(name, sizeof name, "checkpoint of step %llu", (unsigned long long)m->file.step);
+    snprintf(name, sizeof name, "checkpoint of step %ju", m->file.step);
     if (checkpoint_parse(name, m->image, size, &m->file, why))
         return REPAIR_FAILED;
     train_say(m->run, 6, "%s restored: %zu of %zu pages from other nodes", name, m->first_bad,
@@ -142,8 +142,8 @@ tell_missing(const struct mending *m, struct why *why)
     while (first < m->pages && m->good[first])
         first++;
     why_set(why,
-            "checkpoint of step %llu: %zu of %zu pages are damaged here%s%s, page %zu the first",
-            (unsigned long long)m->file.step, m->bad, m->pages,
+            "checkpoint of step %ju: %zu of %zu pages are damaged here%s%s, page %zu the first",
+            m->file.step, m->bad, m->pages,
             *m->met ? " and on every other node" : ", and no other node was met",
             *m->met && of_parts(&m->file) ? " that holds this part of the model" : "", first);
 }
@@ -162,13 +162,12 @@ repair_one(struct run *run, uint64_t step, bool *met, struct why *why)
     m.image = malloc(checkpoint_size(&m.file));
     m.good = calloc(m.pages, sizeof *m.good);
     if (!m.image || !m.good) {
-        why_set(why, "no memory to restore the checkpoint of step %llu", (unsigned long long)step);
+        why_set(why, "no memory to restore the checkpoint of step %ju", step);
     } else {
         salvage(&m);
         m.first_bad = m.bad;
-        train_say(run, 4,
-                  "checkpoint of step %llu: %zu of %zu pages are damaged: asking the others",
-                  (unsigned long long)step, m.bad, m.pages);
+        train_say(run, 4, "checkpoint of step %ju: %zu of %zu pages are damaged: asking the others",
+                  step, m.bad, m.pages);
         end = collect(&m);
         if (end == REPAIR_DONE)
             end = finish_file(&m, why);

@@ -207,8 +207,7 @@ rounds_recover(struct run *run)
 {
     struct rounds_run *rounds = run->record;
     train_say(run, 3, "the weights changed in memory: going back to older ones");
-    train_say(run, 7, "the state before round %llu changed in memory",
-              (unsigned long long)rounds->round);
+    train_say(run, 7, "the state before round %ju changed in memory", rounds->round);
     mesh_damaged(run->mesh, CORE_STATE_DAMAGED);
     go_back(run, rounds->round);
 }
@@ -246,8 +245,8 @@ wait_for_part(struct run *run, uint64_t round)
     if (step > 0)
         train_say(run, 5,
                   "the part of the model that was missing is here as of an earlier step: going "
-                  "back to step %llu",
-                  (unsigned long long)step);
+                  "back to step %ju",
+                  step);
     else
         train_say(run, 5, "a part of the model is lost: beginning again from step 0");
 }
@@ -263,7 +262,7 @@ rounds_retreat(struct run *run, uint64_t round, bool wrong)
     }
     if (wrong && run->config->train.exact) /* inexact ones are others: the mesh has said so */
         train_say(run, 3, "the weights may be wrong: going back to older ones");
-    train_say(run, 7, "the state before round %llu %s", (unsigned long long)round,
+    train_say(run, 7, "the state before round %ju %s", round,
               wrong ? "may be wrong" : "is given up");
     if (!past && rounds->reported == rounds->round)
         metrics_withdraw(run->metrics);

@@ -82,7 +82,7 @@ report_failure(struct save *save, int rc, const char *why)
 {
     char line[WHY_SIZE + 64], since[48] = "";
     if (save->any)
-        snprintf(since, sizeof since, " since step %llu", (unsigned long long)save->last_step);
+        snprintf(since, sizeof since, " since step %ju", save->last_step);
     if (save->failed != rc) { /* once for each reason */
         snprintf(line, sizeof line, "%s; training goes on", why);
         save->setup.say(save->setup.ctx, 4, line);
@@ -100,8 +100,7 @@ report_success(struct save *save, uint64_t step)
     if (!save->failed)
         return;
     char line[LINE];
-    snprintf(line, sizeof line, "checkpoint of step %llu written: the disk works again",
-             (unsigned long long)step);
+    snprintf(line, sizeof line, "checkpoint of step %ju written: the disk works again", step);
     save->failed = 0;
     save->setup.say(save->setup.ctx, 6, line);
     save->setup.alarm(save->setup.ctx, NULL);
@@ -263,8 +262,8 @@ save_begin(struct save *save, const struct state *state, bool held)
     if (!save_idle(save)) {
         char line[LINE];
         snprintf(line, sizeof line,
-                 "no checkpoint of step %llu: the one before is still being written",
-                 (unsigned long long)state->header->step);
+                 "no checkpoint of step %ju: the one before is still being written",
+                 state->header->step);
         save->setup.say(save->setup.ctx, 7, line);
         return false;
     }

@@ -46,8 +46,8 @@ state_check_counts(const struct state *state, const struct state_stages *stages,
         tail[TAIL_CHECK + 1] != (int32_t)(uint32_t)(check >> 32))
         return why_error(why, -EBADMSG, "the checksum of its counters is wrong");
     if ((uint32_t)tail[TAIL_SAMPLES] != state_rows(state))
-        return why_error(why, -EBADMSG, "it is of %u samples, expected %llu",
-                         (unsigned)tail[TAIL_SAMPLES], (unsigned long long)state_rows(state));
+        return why_error(why, -EBADMSG, "it is of %u samples, expected %ju",
+                         (unsigned)tail[TAIL_SAMPLES], state_rows(state));
     if (state->header->phase != STATE_TRAIN) {
         if (state->job.claims || ledger_empty(slots, all * shards))
             return 0;

@@ -63,8 +63,7 @@ static void
 tell_evaluation(void *ctx, uint64_t done, uint64_t all)
 {
     char line[64];
-    snprintf(line, sizeof line, "evaluating %llu/%llu", (unsigned long long)done,
-             (unsigned long long)all);
+    snprintf(line, sizeof line, "evaluating %ju/%ju", done, all);
     sign_of_life(ctx);
     metrics_doing(((struct run *)ctx)->metrics, line);
 }
@@ -85,8 +84,7 @@ open_work(struct run *run, struct why *why)
     setup.alive_ctx = run;
     rc = work_new(&run->work, &setup);
     if (rc)
-        why_set(why, "not enough memory for the activations of %llu samples",
-                (unsigned long long)config->train.batch);
+        why_set(why, "not enough memory for the activations of %ju samples", config->train.batch);
     return rc;
 }
 
@@ -299,10 +297,9 @@ resume_way(struct run *run, struct why *why)
     if (exact_valid(run->state.exact, run->state.exponent) && run->way->resume(run))
         return 0;
     return why_error(why, -EBADMSG,
-                     "%s/checkpoint-%llu: what it says of the %s cannot be; delete it, or --fresh "
+                     "%s/checkpoint-%ju: what it says of the %s cannot be; delete it, or --fresh "
                      "begins again",
-                     run->config->out, (unsigned long long)run->state.header->step,
-                     run->way->holds);
+                     run->config->out, run->state.header->step, run->way->holds);
 }
 
 /* "from step 76 on train.epochs = 6, before 3" */
@@ -316,9 +313,8 @@ tell_parts(struct run *run)
     for (size_t at = 0;
          !rc && parts.count &&
          config_differ(parts.config[parts.count - 1], run->config, &at, &difference);)
-        train_say(run, 6, "from step %llu on %s = %s, before %s",
-                  (unsigned long long)parts.until[parts.count - 1] + 1, difference.key,
-                  difference.right, difference.left);
+        train_say(run, 6, "from step %ju on %s = %s, before %s", parts.until[parts.count - 1] + 1,
+                  difference.key, difference.right, difference.left);
     config_parts_fini(&parts);
 }
 
@@ -342,9 +338,9 @@ tell_job(struct run *run)
     const struct data_info *data = data_info(run->job.data);
     char way[TRAIN_LINE];
     config_way_tell(config, way, sizeof way);
-    train_say(run, 6, "job %s%s%s: %llu samples, %llu steps%s; results in %s", config->run.name,
-              config->from[0] ? " from " : "", config->from, (unsigned long long)data->train,
-              (unsigned long long)state_steps_total(&run->state), way, config->out);
+    train_say(run, 6, "job %s%s%s: %ju samples, %ju steps%s; results in %s", config->run.name,
+              config->from[0] ? " from " : "", config->from, data->train,
+              state_steps_total(&run->state), way, config->out);
 }
 
 /* A mistyped label is a class of its own; digits that the program draws have none. */
@@ -437,15 +433,14 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
         train_say(run, 6, "train.memory_max: %u of %u shards at a time%s", run->memory.lanes,
                   run->memory.lanes_most, run->memory.spilled ? ", states in a file" : "");
     if (run->job.from)
-        train_say(run, 6, "the job starts from %s, weights %016llx", config->model.from,
-                  (unsigned long long)run->job.from_hash);
+        train_say(run, 6, "the job starts from %s, weights %016jx", config->model.from,
+                  run->job.from_hash);
     if (run->job.from && safetensors_said(run->job.from)[0])
         train_say(run, 6, "%s: %s", config->model.from, safetensors_said(run->job.from));
     from_tell(&run->job, run->config, tell_from, run);
     if (run->job.start)
-        train_say(run, 6, "the job starts from %s, after step %llu, state %016llx",
-                  config->train.from, (unsigned long long)run->job.begun,
-                  (unsigned long long)run->job.from_hash);
+        train_say(run, 6, "the job starts from %s, after step %ju, state %016jx",
+                  config->train.from, run->job.begun, run->job.from_hash);
 }
 
 /* The files of a job of the mesh come from there, too, if they are not here. */

@@ -25,7 +25,7 @@ train_model(void *ctx, const struct state_header *header, const float *weights, 
         file.whose = run->way->whose;
     int rc = model_file_write(path, run->config, &run->job, &file, weights, why);
     if (!rc && !run->told.model)
-        train_say(run, 6, "model of step %llu: %s", (unsigned long long)header->step, path);
+        train_say(run, 6, "model of step %ju: %s", header->step, path);
     run->told.model = run->told.model || !rc;
     return rc;
 }
@@ -142,7 +142,7 @@ train_results(struct run *run)
     struct mesh_status status;
     mesh_stats(run->mesh, &stats);
     mesh_status(run->mesh, &status);
-    snprintf(node, sizeof node, "%016llx", (unsigned long long)stats.node.id);
+    snprintf(node, sizeof node, "%016jx", stats.node.id);
     struct metrics_result result = {
         .run = run->config->run.name,
         .node = node,

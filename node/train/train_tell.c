@@ -62,8 +62,8 @@ tell_waits(struct run *run, const struct core_stats *stats)
     if (told->waits_bits & bit)
         return;
     told->waits_bits |= bit;
-    train_say(run, 6, "%s computes from step %llu on%s", stats->slow_who,
-              (unsigned long long)end + 1, run->config->mesh.stages > 1 ? ", if it is needed" : "");
+    train_say(run, 6, "%s computes from step %ju on%s", stats->slow_who, end + 1,
+              run->config->mesh.stages > 1 ? ", if it is needed" : "");
 }
 
 /* Who does much less than the others; once for each PC. */
@@ -125,11 +125,10 @@ tell_left_alone(struct run *run, uint64_t step, unsigned members, unsigned peers
     if (members == 1 && peers > 0)
         return;
     if (!exact && members == 1 && run->meter.members > 1 && step < total)
-        train_say(
-            run, 4,
-            "step %llu of %llu: all other nodes are gone, and this one goes on alone. If they "
-            "go on, too, or have ended, it ends with another model than they",
-            (unsigned long long)step, (unsigned long long)total);
+        train_say(run, 4,
+                  "step %ju of %ju: all other nodes are gone, and this one goes on alone. If they "
+                  "go on, too, or have ended, it ends with another model than they",
+                  step, total);
     run->meter.members = members ? members : run->meter.members;
 }
 
@@ -221,8 +220,8 @@ train_tell_skipped(struct run *run, uint64_t step)
         return;
     run->told.skipped = true;
     train_say(run, 4,
-              "step %llu: the gradient is not finite (NaN or infinity); all nodes skip such %s",
-              (unsigned long long)step, run->way->free ? "gradients" : "steps");
+              "step %ju: the gradient is not finite (NaN or infinity); all nodes skip such %s",
+              step, run->way->free ? "gradients" : "steps");
 }
 
 bool
@@ -277,19 +276,19 @@ train_tell_hopeless(struct run *run)
     char what[64] = "the weights are";
     if (row < STATE_SKIPS_MAX && none_counted(run)) {
         train_say(run, 3,
-                  "stopped at step %llu: none of the steps counted, as their gradients were not "
+                  "stopped at step %ju: none of the steps counted, as their gradients were not "
                   "finite (NaN or infinity). Try a smaller train.optimizer.*.rate%s.",
-                  (unsigned long long)run->skips.at, run->way->remedy);
+                  run->skips.at, run->way->remedy);
         return true;
     }
     if (row >= STATE_SKIPS_MAX)
-        snprintf(what, sizeof what, "the last %llu gradients were", (unsigned long long)row);
+        snprintf(what, sizeof what, "the last %ju gradients were", row);
     else if (!run->way->free || all_finite(run->state.params, run->state.param_count))
         return false;
     train_say(run, 3,
-              "stopped at step %llu: %s not finite (NaN or infinity). Try a smaller "
+              "stopped at step %ju: %s not finite (NaN or infinity). Try a smaller "
               "train.optimizer.*.rate%s.",
-              (unsigned long long)run->skips.at, what, run->way->remedy);
+              run->skips.at, what, run->way->remedy);
     return true;
 }
 
@@ -356,7 +355,7 @@ void
 train_tell_resumed(struct run *run, const char *skipped)
 {
     const struct state_header *h = run->state.header;
-    train_say(run, 6, "resumed at step %llu%s%s%s", (unsigned long long)h->step,
+    train_say(run, 6, "resumed at step %ju%s%s%s", h->step,
               h->done ? ", the last one: this run is over" : "", skipped[0] ? "; skipped " : "",
               skipped);
 }
@@ -386,10 +385,10 @@ train_tell_left(struct run *run)
     bool alone = stats.core.peers == 0;
     if (any)
         train_say(run, 6,
-                  "stopped; %s the same command goes on from the checkpoint of step %llu in %s",
+                  "stopped; %s the same command goes on from the checkpoint of step %ju in %s",
                   alone ? "nobody else trains:"
                         : "the other nodes go on without this one. If all have stopped,",
-                  (unsigned long long)step, run->config->out);
+                  step, run->config->out);
     else
         train_say(run, 6, "stopped before the first checkpoint (train.checkpoint_every): %s",
                   alone ? "nothing is saved" : "only the nodes that go on have the model");

@@ -246,9 +246,9 @@ tell_cut(struct run *run, const int32_t *values)
         return;
     run->told.cut = true;
     train_say(run, 4,
-              "step %llu: %zu of %zu weights are cut off at -128 or 128, beyond which gossip holds "
+              "step %ju: %zu of %zu weights are cut off at -128 or 128, beyond which gossip holds "
               "none: the model is another one than without it",
-              (unsigned long long)run->state.header->step, count, run->state.param_count);
+              run->state.header->step, count, run->state.param_count);
 }
 
 static void

@@ -161,8 +161,8 @@ tell_codec(struct run *run)
     if (h->codec == 0)
         train_say(run, 6,
                   "mesh.compress auto: no codec so far, as no other node was measured; it looks "
-                  "again every %llu steps",
-                  (unsigned long long)run->state.job.span);
+                  "again every %ju steps",
+                  run->state.job.span);
     else if (h->codec == CODEC_NOT)
         train_say(run, 6, "mesh.compress auto: no codec would make steps shorter: none is used");
     else if (h->codec == CODEC_ALONE)
@@ -479,8 +479,7 @@ commit(struct run *run, const struct mesh_task *task)
     }
     if (advance_state(run, task->fresh, &hash, &why)) {
         train_say(run, 4, "a sum of gradients is damaged: %s; computing it again", why.line);
-        train_say(run, 7, "the total of round %llu is damaged",
-                  (unsigned long long)run->state.header->round);
+        train_say(run, 7, "the total of round %ju is damaged", run->state.header->round);
         work_drop(run->work);
         mesh_damaged(run->mesh, CORE_TOTAL_DAMAGED);
         return;
@@ -530,8 +529,7 @@ tell_caught_up(struct run *run)
     if (rounds->caught_at > 0 && now - rounds->caught_at < CAUGHT_S && !h->done)
         return;
     rounds->caught_at = now;
-    train_say(run, 6, "caught up: at step %llu of %llu%s", (unsigned long long)h->step,
-              (unsigned long long)state_steps_total(&run->state),
+    train_say(run, 6, "caught up: at step %ju of %ju%s", h->step, state_steps_total(&run->state),
               h->done ? ": this run is over" : "");
 }
 
@@ -566,8 +564,7 @@ adopt(struct run *run, const struct mesh_task *task)
     work_drop(run->work);
     if (take_state(run, task)) {
         train_say(run, 4, "the weights that were received are damaged: asking again");
-        train_say(run, 7, "the state before round %llu is damaged",
-                  (unsigned long long)task->round);
+        train_say(run, 7, "the state before round %ju is damaged", task->round);
         mesh_damaged(run->mesh, CORE_COPY_DAMAGED);
         return;
     }

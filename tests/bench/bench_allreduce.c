@@ -83,9 +83,8 @@ all_took_part(const struct bench *bench, const struct mesh_task *task)
     char why[128];
     if (task->members == (unsigned)bench->ranks)
         return;
-    snprintf(why, sizeof why, "round %llu of %zu bytes was summed by %u of %d ranks",
-             (unsigned long long)task->round, bench->count * sizeof(int32_t), task->members,
-             bench->ranks);
+    snprintf(why, sizeof why, "round %ju of %zu bytes was summed by %u of %d ranks", task->round,
+             bench->count * sizeof(int32_t), task->members, bench->ranks);
     die("not an all-reduce", why);
 }
 

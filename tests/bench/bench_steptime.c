@@ -55,6 +55,6 @@ main(int argc, char *argv[])
                                   .sums_us = sums};
     struct steptime_result result;
     steptime_run(&step, &room, NULL, &result);
-    printf("ST,%llu,%.4f\n", (unsigned long long)result.step_us, result.idle);
+    printf("ST,%ju,%.4f\n", result.step_us, result.idle);
     return 0;
 }

@@ -176,8 +176,8 @@ fail_tell(const char *name, unsigned long hit, enum action action)
     char line[RULE_MAX];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    int size = snprintf(line, sizeof line, "failpoint %s %lu: %s at %lld.%06ld\n", name, hit,
-                        actions[action], (long long)now.tv_sec, now.tv_nsec / 1000);
+    int size = snprintf(line, sizeof line, "failpoint %s %lu: %s at %jd.%06ld\n", name, hit,
+                        actions[action], now.tv_sec, now.tv_nsec / 1000);
     ssize_t put = write(STDERR_FILENO, line, (size_t)size);
     (void)put;
 }

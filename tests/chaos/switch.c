@@ -171,12 +171,10 @@ say_count(void)
         for (unsigned b = 0; b < port_count; b++) {
             const struct links_count *c = &links->line[a][b].count;
             if (c->frames + c->cut + c->lost + c->full > 0)
-                printf(" %u>%u frames=%llu bytes=%llu cut=%llu lost=%llu full=%llu dup=%llu "
-                       "reorder=%llu corrupt=%llu",
-                       a, b, (unsigned long long)c->frames, (unsigned long long)c->bytes,
-                       (unsigned long long)c->cut, (unsigned long long)c->lost,
-                       (unsigned long long)c->full, (unsigned long long)c->doubled,
-                       (unsigned long long)c->late, (unsigned long long)c->corrupt);
+                printf(" %u>%u frames=%ju bytes=%ju cut=%ju lost=%ju full=%ju dup=%ju "
+                       "reorder=%ju corrupt=%ju",
+                       a, b, c->frames, c->bytes, c->cut, c->lost, c->full, c->doubled, c->late,
+                       c->corrupt);
         }
     printf("\n");
 }

@@ -42,10 +42,9 @@ exchange(struct gossip_note *note, uint64_t shards, int d)
 {
     static bool told[DIRS_MAX];
     if (!told[d] && shards != note->shards)
-        printf("%s/" JOURNAL_FILE ": step %llu: computed shards %llx, expected %llx: those of node "
-               "%u of %llu\n",
-               dir[d], (unsigned long long)note->step + 1, (unsigned long long)shards,
-               (unsigned long long)note->shards, note->rank + 1, (unsigned long long)note->number);
+        printf("%s/" JOURNAL_FILE ": step %ju: computed shards %jx, expected %jx: those of node "
+               "%u of %ju\n",
+               dir[d], note->step + 1, shards, note->shards, note->rank + 1, note->number);
     told[d] = told[d] || shards != note->shards;
     note->shards = shards;
 }

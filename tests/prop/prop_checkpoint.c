@@ -212,15 +212,14 @@ TEST(random_damage_is_refused)
         if (now == size && memcmp(image, original, size) == 0)
             continue; /* the same as before, by chance */
         if (!refused(image, now, state_size))
-            fail_msg("seed %llu, damage %llu (%s) of %zu bytes was not noticed",
-                     (unsigned long long)seed, (unsigned long long)i, damages[kind].name, size);
+            fail_msg("seed %ju, damage %ju (%s) of %zu bytes was not noticed", seed, i,
+                     damages[kind].name, size);
         made[kind]++;
         i++;
     }
-    printf("seed %llu: %llu damages, all refused:", (unsigned long long)seed,
-           (unsigned long long)count);
+    printf("seed %ju: %ju damages, all refused:", seed, count);
     for (size_t k = 0; k < DAMAGES; k++) {
-        printf(" %s %llu", damages[k].name, (unsigned long long)made[k]);
+        printf(" %s %ju", damages[k].name, made[k]);
         assert_true(made[k] > count / 50);
     }
     printf("\n");

@@ -13,8 +13,8 @@ check_permutation(uint64_t seed, uint64_t epoch, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = data_shuffle(seed, epoch, i, count);
         if (at >= count || seen[at])
-            fail_msg("seed %llu epoch %llu count %u: position %u of %u is out of range or taken",
-                     (unsigned long long)seed, (unsigned long long)epoch, count, at, i);
+            fail_msg("seed %ju epoch %ju count %u: position %u of %u is out of range or taken",
+                     seed, epoch, count, at, i);
         seen[at] = 1;
     }
 }

@@ -121,14 +121,13 @@ scenario_line(const struct scenario_action *a, char *out, size_t size)
     if (a->verb == SCENARIO_CUT || a->verb == SCENARIO_MEND)
         snprintf(what, sizeof what, "%u %u", a->node, a->other);
     else if (a->verb == SCENARIO_LOSS)
-        snprintf(what, sizeof what, "%llu", (unsigned long long)a->value);
+        snprintf(what, sizeof what, "%ju", a->value);
     else if (a->verb == SCENARIO_SLOW)
-        snprintf(what, sizeof what, "%u %llu", a->node, (unsigned long long)a->value);
+        snprintf(what, sizeof what, "%u %ju", a->node, a->value);
     else
         snprintf(what, sizeof what, "%u%s", a->node,
                  a->verb == SCENARIO_START && a->value ? " fresh" : "");
-    snprintf(out, size, "%llu.%03llu %s %s", (unsigned long long)a->at_ms / 1000,
-             (unsigned long long)a->at_ms % 1000, names[a->verb], what);
+    snprintf(out, size, "%ju.%03ju %s %s", a->at_ms / 1000, a->at_ms % 1000, names[a->verb], what);
 }
 
 void
@@ -149,6 +148,5 @@ scenario_print(const struct scenario *s, FILE *to)
         scenario_line(&s->actions[k], line, sizeof line);
         fprintf(to, "%s\n", line);
     }
-    fprintf(to, "%llu.%03llu end\n", (unsigned long long)s->end_ms / 1000,
-            (unsigned long long)s->end_ms % 1000);
+    fprintf(to, "%ju.%03ju end\n", s->end_ms / 1000, s->end_ms % 1000);
 }

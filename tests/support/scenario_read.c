@@ -38,8 +38,7 @@ read_uint(struct reader *reader, const yaml_node_t *node, const char *key, uint6
           uint64_t high, uint64_t *out)
 {
     char expected[64];
-    snprintf(expected, sizeof expected, "%llu..%llu", (unsigned long long)low,
-             (unsigned long long)high);
+    snprintf(expected, sizeof expected, "%ju..%ju", low, high);
     const char *text = text_of(node);
     if (!text || parse_uint(text, out) || *out < low || *out > high)
         return fail_value(reader, node, key, expected);

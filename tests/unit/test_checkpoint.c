@@ -69,7 +69,7 @@ static const char *
 step_path(uint64_t step)
 {
     char name[40];
-    snprintf(name, sizeof name, "checkpoint-%llu", (unsigned long long)step);
+    snprintf(name, sizeof name, "checkpoint-%ju", step);
     return path_of(name);
 }
 

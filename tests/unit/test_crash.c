@@ -189,7 +189,7 @@ write_checkpoint(uint64_t step, uint64_t round)
     char name[NAME];
     fill(step, round);
     struct checkpoint c = of(step, round, block);
-    snprintf(name, sizeof name, "checkpoint-%llu", (unsigned long long)step);
+    snprintf(name, sizeof name, "checkpoint-%ju", step);
     assert_int_equal(checkpoint_write(in(dir, name), &c, &why), 0);
 }
 
@@ -430,7 +430,7 @@ cut_everywhere(size_t size, size_t write_max, size_t sector, const uint64_t *old
     forget_record();
     state_size = size;
     write_checkpoint(old[0], old[1]);
-    snprintf(name, sizeof name, "checkpoint-%llu", (unsigned long long)old[0]);
+    snprintf(name, sizeof name, "checkpoint-%ju", old[0]);
     int fd = open(in(dir, name), O_RDONLY);
     ssize_t got = read(fd, old_content.data, CONTENT);
     assert_true(got > 0);
@@ -455,9 +455,8 @@ torn_at(size_t size, size_t write_max, size_t sector)
     struct tally a = cut_everywhere(size, write_max, sector, old, next);
     assert_int_equal(record.op[record.count - 1].kind, UNLINK); /* of the old one */
     struct tally b = cut_everywhere(size, write_max, sector, old, same);
-    printf("sectors of %zu bytes: %llu disks, %llu with the old, %llu with the new checkpoint\n",
-           sector, (unsigned long long)(a.states + b.states), (unsigned long long)(a.old + b.old),
-           (unsigned long long)(a.new + b.new));
+    printf("sectors of %zu bytes: %ju disks, %ju with the old, %ju with the new checkpoint\n",
+           sector, (a.states + b.states), (a.old + b.old), (a.new + b.new));
     assert_true(a.old > 50 && b.old > 50);
     assert_true(a.new > 2 && b.new > 2);
 }

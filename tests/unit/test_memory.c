@@ -42,7 +42,7 @@ static int
 plan_within(uint64_t mib, const struct job *job, struct memory *memory)
 {
     char limit[64];
-    snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+    snprintf(limit, sizeof limit, "train.memory_max=%ju", mib);
     OWNED(config_destroy)
     struct config *config = config_of((const char *[]){limit, "node.threads=2", NULL});
     return memory_plan(memory, config, job, &why);
@@ -66,8 +66,7 @@ TEST(less_and_less_is_enough_until_it_is_refused)
         int rc = plan_within(mib, &job, &memory);
         if (rc) {
             assert_int_equal(rc, -ENOMEM);
-            snprintf(limit, sizeof limit, "expected at least %llu MiB",
-                     (unsigned long long)mib + 1);
+            snprintf(limit, sizeof limit, "expected at least %ju MiB", mib + 1);
             if (!strstr(why.line, limit))
                 fail_msg("%s: %s is missing", why.line, limit);
             least = mib + 1;
@@ -95,7 +94,7 @@ TEST(what_does_not_fit_whole_is_held_in_parts)
     assert_int_equal(job_open(&job, one, &why), 0);
     uint64_t mib = 400, parts = 0;
     for (int rc = 0; rc == 0; mib--) {
-        snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+        snprintf(limit, sizeof limit, "train.memory_max=%ju", mib);
         OWNED(config_destroy)
         struct config *config = config_of(
             (const char *[]){limit, "mesh.stages=5", "mesh.peers=5", "node.threads=2", NULL});
@@ -167,7 +166,7 @@ static unsigned
 stages_within(uint64_t mib, const struct job *job)
 {
     char limit[64];
-    snprintf(limit, sizeof limit, "train.memory_max=%llu", (unsigned long long)mib);
+    snprintf(limit, sizeof limit, "train.memory_max=%ju", mib);
     OWNED(config_destroy)
     struct config *config = config_of((const char *[]){limit, "mesh.stages=auto", NULL});
     return memory_stages(config, job);

@@ -387,7 +387,7 @@ join_and_close(struct node *node)
 static void
 new_group(char group[32])
 {
-    snprintf(group, 32, "test-%016llx", (unsigned long long)any());
+    snprintf(group, 32, "test-%016jx", any());
     atomic_store(&stop_round, UINT64_MAX);
     prepared_count = 0;
 }

@@ -19,8 +19,8 @@ lines_of(const char *text, uint64_t seed, char *out, size_t size)
         scenario_line(&scenario->actions[k], line, sizeof line);
         length += (size_t)snprintf(out + length, size - length, "%s;", line);
     }
-    snprintf(out + length, size - length, "%u %u %llu", scenario->nodes, scenario->most,
-             (unsigned long long)scenario->end_ms);
+    snprintf(out + length, size - length, "%u %u %ju", scenario->nodes, scenario->most,
+             scenario->end_ms);
     scenario_destroy(&scenario);
     return 0;
 }

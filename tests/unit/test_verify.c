@@ -70,15 +70,12 @@ put(char *text, size_t size, const struct verify_line *line)
                  line->test_loss, line->test_accuracy);
     return (size_t)snprintf(
         text, size,
-        "{\"step\":%llu,\"epoch\":%llu,\"samples\":%llu,\"first\":%llu,\"coverage\":\"%016llx\","
-        "\"shards\":\"%016llx\",\"rows\":\"%016llx\",\"ledger\":\"%016llx\",\"state_hash\":"
-        "\"%016llx\",\"plan\":\"%016llx\",\"peers\":%llu,\"loss\":%.12g,\"accuracy\":%.12g%s%s}\n",
-        (unsigned long long)line->step, (unsigned long long)line->epoch,
-        (unsigned long long)line->samples, (unsigned long long)line->first,
-        (unsigned long long)line->coverage, (unsigned long long)line->shards,
-        (unsigned long long)line->rows, (unsigned long long)line->ledger,
-        (unsigned long long)line->state_hash, (unsigned long long)line->plan,
-        (unsigned long long)line->peers, line->loss, line->accuracy, tested,
+        "{\"step\":%ju,\"epoch\":%ju,\"samples\":%ju,\"first\":%ju,\"coverage\":\"%016jx\","
+        "\"shards\":\"%016jx\",\"rows\":\"%016jx\",\"ledger\":\"%016jx\",\"state_hash\":"
+        "\"%016jx\",\"plan\":\"%016jx\",\"peers\":%ju,\"loss\":%.12g,\"accuracy\":%.12g%s%s}\n",
+        line->step, line->epoch, line->samples, line->first, line->coverage, line->shards,
+        line->rows, line->ledger, line->state_hash, line->plan, line->peers, line->loss,
+        line->accuracy, tested,
         line->stages == 0 ? ""
         : line->mine == 1 ? ",\"pipeline\":{\"stages\":2,\"mine\":[0]}"
         : line->mine == 2 ? ",\"pipeline\":{\"stages\":2,\"mine\":[1]}"
