@@ -1,10 +1,6 @@
 /* fuzz_beacon.c - what is accepted as a beacon or routing id must encode to the very bytes it came from. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "proto/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -5,16 +5,10 @@
  * and its arguments. A body is a few bytes again and again, with others in some places. Whatever comes: no assertion
  * fails, a step ends, and what is kept could be saved and loaded: exponents are within their limits, and a node that
  * is sent the state takes it. */
-#include <assert.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "node/train/replica.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/input.h"
 #include "tests/support/spec.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SHARDS = 3, BATCH = 6, TRAIN = 24, ACTIONS_MAX = 64, ROUNDS_MAX = 64 };
 

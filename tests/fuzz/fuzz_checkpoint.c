@@ -2,14 +2,10 @@
  *
  * Behind a hash no fuzzer finds a way, so the second try computes the hashes as a writer would: then only
  * the checks of the fields stand between the input and the caller's memory. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <sodium.h>
 
 #include "nn/files/checkpoint_internal.h"
+#include "tests/fuzz/fuzz.h"
 
 enum {
     CHECK = CHECKPOINT_CHECK,
@@ -17,8 +13,6 @@ enum {
     SECOND = 5,
     PART = 7,
 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
 page_repair_check(uint8_t *data, size_t page, size_t at, size_t end)

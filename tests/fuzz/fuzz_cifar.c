@@ -1,13 +1,8 @@
 /* fuzz_cifar.c - CIFAR records; the first byte chooses CIFAR-10 or CIFAR-100. What is accepted has only
  * labels that exist. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "nn/data/data_set.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/support/data_bytes.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

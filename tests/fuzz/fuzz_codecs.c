@@ -5,12 +5,8 @@
  * and its arguments. Numbers are a few bytes again and again, with others in some places; checksums fit, as if members
  * agreed to lie. Whatever comes: no assertion fails, a total is refused or applied, and what it makes could be saved
  * and loaded: exponents are within their limits, bases are finite. */
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "compress/check.h"
 #include "node/train/job.h"
@@ -18,9 +14,8 @@
 #include "node/train/state_internal.h"
 #include "node/train/work_pieces.h"
 #include "proto/bits.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/input.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SHARDS = 3, ITEM = 1024, ACTIONS_MAX = 24, WORDS = 2 };
 

@@ -1,23 +1,9 @@
 /* fuzz_config.c - a job's text, from a file or from a stranger, in bytes that nobody chose.
  *
  * Either it is refused with one printable line, or its canonical text is a job again: the same job. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "node/base/parse.h"
 #include "node/job/config.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-must(bool holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "%s\n", what);
-        abort();
-    }
-}
+#include "tests/fuzz/fuzz.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,15 +1,10 @@
 /* fuzz_csv.c - a table; the first byte chooses the options, and whether it is in two files. What is accepted has finite
  * numbers, labels within the classes, and every row in one part; and the same text is rows for a model that learned
  * from it, or is refused. */
-#include <assert.h>
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "nn/data/data_set.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void
 check(const struct data_set *set, bool bare)

@@ -6,13 +6,9 @@
  * if the bytes want it so. Nothing is promised then but this: no assertion of a core fails, its invariants hold after
  * each event (judged.h), it asks its trainer for nothing out of turn, and gives all memory back. Bodies have exactly
  * their size, for sanitizers. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/fuzz/forge.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/gossip_world.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* --- Nodes ---------------------------------------------------------------------------------------- */
 

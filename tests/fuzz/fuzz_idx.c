@@ -1,12 +1,7 @@
 /* fuzz_idx.c - an IDX file, plain or gzip. What is accepted has a size that fits its dimensions. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "nn/data/data_set.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/support/data_bytes.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,11 +1,6 @@
 /* fuzz_image.c - a PNG or JPEG file; what is decoded has the pixels that its size says, and becomes a square. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "nn/data/image.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 enum { SIDE = 9 };
 

@@ -1,23 +1,10 @@
 /* fuzz_journal.c - a journal in bytes that nobody chose: refused with one printable line, or all its records lie one
  * behind the other within it, and the first one is a start. What the reader of gossip takes (gossip_journal.h)
  * can be written and read again. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "node/base/parse.h"
 #include "node/results/journal.h"
 #include "node/train/gossip_journal.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-must(bool holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "%s\n", what);
-        abort();
-    }
-}
+#include "tests/fuzz/fuzz.h"
 
 static void
 gossip(struct gossip_names *names, const struct journal_record *record)

@@ -1,13 +1,7 @@
 /* fuzz_manifest.c - the manifest of a job's data, as any node may send it. What is accepted is written again as the
  * same text, its names stay below a folder, and its blocks are all bytes of its files, once each. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "nn/data/manifest.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 enum { BLOCKS_MAX = 1000 }; /* that are looked at */
 

@@ -1,16 +1,12 @@
 /* fuzz_model.c - any bytes as the beginning of model.safetensors: the metadata are refused with one line, or what they
  * say holds together. */
-#include <assert.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "nn/files.h"
 #include "node/base/parse.h"
 #include "node/train/model_file.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void
 check_scaling(const struct data_scaling *scaling)

@@ -1,12 +1,8 @@
 /* fuzz_msg.c - whatever proto_decode accepts must encode to the very bytes it came from.
  *
  * Version 0 in an input means the present one, so that a new version of the protocol changes no input. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "proto/proto.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,10 +1,6 @@
 /* fuzz_npy.c - the header of a NumPy file. What is accepted has sizes that fit one another and the file. */
-#include <assert.h>
-#include <stdint.h>
-
 #include "nn/data/npy.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

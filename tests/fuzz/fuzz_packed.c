@@ -1,13 +1,7 @@
 /* fuzz_packed.c - a packed body from a peer (compress/packed.h): the first two bytes are the number of elements, the
  * rest is the body. It is refused, or has elements that are written and come back, in no more bytes than it had. */
-#include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "compress/coding.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 enum { MOST = 4 * PACKED_BLOCK };
 

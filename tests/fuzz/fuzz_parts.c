@@ -3,14 +3,9 @@
  * The input says which tensors a node holds, how many slots its optimizer has, and what is changed in the sections of
  * its checkpoint: a letter of a name, a size, their order. Whatever is in them: what is taken for ranges are whole
  * tensors, in order and apart, and a state that holds these has just these sections. */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "node/train/save.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/input.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { TENSORS = 5, ALL = (1 << TENSORS) - 1, SLOTS = 3, CHANGES = 8 };
 

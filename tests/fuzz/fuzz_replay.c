@@ -3,28 +3,15 @@
  * (replay_moves.h, replay_cover.h) refuse them with one printable line, or what
  * they found holds together, and values go where it says (replay_flows.c). */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "node/base/parse.h"
 #include "node/commands/replay_actor.h"
 #include "node/commands/replay_cover.h"
 #include "proto/bytes.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 enum { JOURNALS = 3, TEXT_MAX = 1 << 14, SHARDS = 12 };
 enum { STEPS = 8, NODES = 4 };
-
-static void
-must(bool holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "%s\n", what);
-        abort();
-    }
-}
 
 static const uint8_t *input;
 static size_t left;

@@ -1,16 +1,11 @@
 /* fuzz_safetensors.c - any bytes as a model file: refused with a line, or read to the last tensor.
  *
  * When it is refused, the parameters must be untouched. */
-#include <assert.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "nn/files.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/support/spec.h"
 
 enum { PARAMS = 4 * 9 + 4 + 3 * 16 + 3 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct nn_model *
 make_model(void)

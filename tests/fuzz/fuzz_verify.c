@@ -1,26 +1,12 @@
 /* fuzz_verify.c - job.json, result.json, a line of metrics.jsonl and one of pieces.jsonl, in bytes that nobody chose:
  * decoded within their limits, or refused with one printable line. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <jansson.h>
 
 #include "node/base/parse.h"
 #include "node/commands/align.h"
 #include "node/commands/compare.h"
 #include "node/results/verify_read.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-must(bool holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "%s\n", what);
-        abort();
-    }
-}
+#include "tests/fuzz/fuzz.h"
 
 /* Two nodes recorded the same, but for their names: no piece twice, unless there are none. */
 static void
