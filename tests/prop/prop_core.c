@@ -1,5 +1,5 @@
-/* Whatever peers, links and the clock do, a core breaks no contract, reads nothing beyond its memory and keeps its tables
- * in bounds: lists of actions that nobody chose, in each way of sums and stages. */
+/* Whatever peers, links and the clock do, a core breaks no contract, reads nothing beyond its memory and keeps its
+ * tables in bounds: lists of actions that nobody chose, in each way of sums and stages. */
 #include "tests/fuzz/core_world.h"
 #include "tests/support/rand.h"
 #include "tests/support/test.h"
