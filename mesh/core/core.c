@@ -565,6 +565,7 @@ core_on_file(struct core *core, uint64_t now, uint64_t blocks, const void *data,
 {
     if (event_begin(core, now)) {
         files_read(&core->files, core, core->files.read.round, blocks, data, size);
+        files_rest(&core->files, core, core->engine->members(core), size);
         core_settle(core);
     }
     event_end(core);

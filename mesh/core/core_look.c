@@ -33,6 +33,7 @@ core_stats(const struct core *core, struct core_stats *out)
 {
     *out = (struct core_stats){.peers = core_heard_peers(core),
                                .unreached = core->peers.contacts.unreached,
+                               .members = (unsigned)core->engine->members(core),
                                .slow_share = -1};
     core->engine->stats(core, out);
     assert(out->slow_share < 0 || out->slow < core->peers.high);

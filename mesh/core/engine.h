@@ -25,15 +25,14 @@ struct engine {
     int (*start)(struct core *core); /* 0 or -ENOMEM; `end` follows in either case */
     void (*end)(struct core *core);
 
-    /* From the shell. All but `step` are followed by `step`, which does whatever has become possible. The last two may
-     * be NULL: nothing is to be done. */
+    /* From the shell. All but `step` are followed by `step`, which does whatever has become possible. */
     void (*step)(struct core *core);
     void (*tick)(struct core *core); /* NULL: nothing is to be done */
     void (*message)(struct core *core, int from, const struct proto_msg *msg);
     void (*bulk)(struct core *core, int from, const struct proto_msg *msg,
                  struct core_frame *frame);
     bool (*sent)(struct core *core);  /* one lent body is no longer needed; was it waited for? */
-    void (*leave)(struct core *core); /* for good, or while core->away */
+    void (*leave)(struct core *core); /* for good, or while core->away; or NULL */
     bool (*interrupt)(struct core *core); /* core_on_interrupt; NULL: it may end at once */
 
     /* From the trainer. */
@@ -61,6 +60,7 @@ struct engine {
 
     bool (*may_end)(const struct core *core); /* has everybody we know what we have? */
     bool (*waits)(const struct core *core); /* not begun, as fewer than peers_min nodes were seen */
+    size_t (*members)(const struct core *core); /* of the present plan; 0: there is none */
     void (*stats)(const struct core *core, struct core_stats *out);
 };
 

@@ -353,7 +353,14 @@ TEST(who_trains_with_others_rests_after_each_block)
     assert_int_equal(lone->files_wanted, 1);
     core_on_file(lone->core, lone->now, 99, body, ROOM);
     assert_int_equal(lone->files_wanted, 1);
-    uint64_t pause_us = UINT64_C(1000000) * FILES_SHARE * 2 * ROOM / FILES_LINE_UNKNOWN;
+    uint64_t pause_us = UINT64_C(1000000) * FILES_SHARE * 2 * ROOM / FILES_LINE;
     lone_run_with(lone, (unsigned)(1 + pause_us / 1000), members, 1, 0, false);
     assert_int_equal(lone->files_wanted, 2);
+    core_on_file(lone->core, lone->now, 99, body, ROOM);
+    lone_run_with(lone, 50, members, 1, 0, false); /* the block is on its way */
+    ask(lone, 6, JOB, 12, 1);
+    lone_run_with(lone, FILES_SHARE * 2 * 50 - 100, members, 1, 0, false);
+    assert_int_equal(lone->files_wanted, 2);
+    lone_run_with(lone, 100, members, 1, 0, false);
+    assert_int_equal(lone->files_wanted, 3);
 }

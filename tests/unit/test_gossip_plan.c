@@ -93,3 +93,44 @@ TEST(a_plan_that_was_dropped_is_not_followed_again_after_however_many_others)
     assert_true(follows(2));
     core_destroy(&core);
 }
+
+static unsigned wanted;
+
+static void
+on_wanted(void *ctx, const struct core_file_block *block)
+{
+    (void)ctx, (void)block;
+    wanted++;
+}
+
+static void
+on_send(void *ctx, unsigned link, const struct proto_msg *msg, const void *body, size_t size)
+{
+    (void)ctx, (void)link, (void)msg, (void)body, (void)size;
+}
+
+TEST(who_trains_with_others_rests_after_each_block_of_a_file_that_it_gives)
+{
+    static const struct core_program program = {.file_wanted = on_wanted};
+    static const struct core_wire wire = {.send = on_send};
+    static const uint8_t body[4096];
+    uint64_t now = 1000000, pause_us = UINT64_C(1000000) * FILES_SHARE * 2 * sizeof body;
+    open_waiting();
+    core->config.program = &program;
+    core->config.wire = &wire;
+    core->gossip.status = GOSSIP_TRAINING;
+    core->view.of[0].hears_me = true;
+    assert_true(follows(1));
+    files_on_fetch(&core->files, core, 0,
+                   &(struct proto_fetch){.object = PROTO_OBJECT_FILES, .count = 2});
+    files_step(&core->files, core);
+    assert_int_equal(wanted, 1);
+    core_on_file(core, now, 99, body, sizeof body);
+    assert_int_equal(wanted, 1);
+    for (uint64_t at = 0; at <= pause_us / FILES_LINE; at += CORE_TICK_US) {
+        assert_int_equal(wanted, 1);
+        core_on_tick(core, now += CORE_TICK_US);
+    }
+    assert_int_equal(wanted, 2);
+    core_destroy(&core);
+}

@@ -547,6 +547,12 @@ waits_for_peers(const struct core *core)
     return core->config.peers_min > 1 && gossip_plan_waits(core);
 }
 
+static size_t
+gossip_members(const struct core *core)
+{
+    return core->gossip.plan.active ? core->gossip.plan.now.count : 0;
+}
+
 static void
 gossip_stats(const struct core *core, struct core_stats *out)
 {
@@ -561,7 +567,6 @@ gossip_stats(const struct core *core, struct core_stats *out)
     out->catching_up = g->status == GOSSIP_JOINING || g->copy.what;
     if (!g->plan.active)
         return;
-    out->members = (unsigned)g->plan.now.count;
     out->plan = g->plan.hash;
     out->mine = g->plan.now.members[g->plan.rank].shards;
 }
@@ -585,5 +590,6 @@ const struct engine engine_gossip = {
     .peer_forget = gossip_on_peer_forget,
     .may_end = gossip_may_end,
     .waits = waits_for_peers,
+    .members = gossip_members,
     .stats = gossip_stats,
 };

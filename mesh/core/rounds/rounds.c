@@ -656,5 +656,6 @@ const struct engine engine_rounds = {
     .peer_forget = on_peer_forget,
     .may_end = rounds_may_end,
     .waits = lead_waits_for_peers,
+    .members = rounds_members,
     .stats = rounds_stats,
 };

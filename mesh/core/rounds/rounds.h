@@ -12,6 +12,7 @@
 int rounds_start(struct core *core);
 void rounds_end(struct core *core);
 bool rounds_may_end(const struct core *core);
+size_t rounds_members(const struct core *core);
 void rounds_stats(const struct core *core, struct core_stats *out);
 
 void rounds_heartbeat(struct core *core); /* sends one now */

@@ -356,6 +356,12 @@ find_slow(const struct core *core, struct core_stats *out)
     core_stats_slow(out, n, peer, work);
 }
 
+size_t
+rounds_members(const struct core *core)
+{
+    return core->plan.active ? core->plan.now.count : 0;
+}
+
 void
 rounds_stats(const struct core *core, struct core_stats *out)
 {
@@ -381,7 +387,6 @@ rounds_stats(const struct core *core, struct core_stats *out)
     }
     if (!core->plan.active)
         return;
-    out->members = (unsigned)core->plan.now.count;
     out->plan = core->plan.hash;
     out->mine = plan_mine(&core->plan);
     out->line = lines_slowest(core);

@@ -202,6 +202,24 @@ files_answer(const struct core *core, int to, const struct proto_fetch *fetch, u
         peers_send_bulk(core, to, &msg, data, size);
 }
 
+/* A block is on its way for so long. */
+static void
+rest_of(struct files *files, uint64_t us)
+{
+    us *= files->rests_for;
+    files->pause_us = us < FILES_PAUSE_US ? us : FILES_PAUSE_US;
+}
+
+/* Who got the last block asks for more, and nothing else was under way to it: that block has come. */
+static void
+rest_by(struct files *files, const struct core *core, int from, const struct proto_fetch *fetch)
+{
+    bool last = fetch->object == PROTO_OBJECT_FILES && files->read.object == fetch->object &&
+                proto_node_equal(core->peers.peers[from].node, files->read_for);
+    if (last && !files->reading && files->count[from] == 0)
+        rest_of(files, awake_since(core->awake, files->gave_at));
+}
+
 /* A page takes the place of the page before. What does not fit is dropped, and asked for again. */
 void
 files_on_fetch(struct files *files, const struct core *core, int from,
@@ -215,6 +233,7 @@ files_on_fetch(struct files *files, const struct core *core, int from,
         files_answer(core, from, fetch, fetch->round, 0, NULL, 0);
         return;
     }
+    rest_by(files, core, from, fetch);
     files->count[from] = page ? 0 : files->count[from];
     if (files->count[from] == FILES_WAITS)
         return;
@@ -236,24 +255,14 @@ files_gone(struct files *files, int i)
         names_anew(files);
 }
 
-/* Of the line from another member: bytes per second. */
-static uint64_t
-line_rate(const struct core *core, size_t member)
+void
+files_rest(struct files *files, const struct core *core, size_t members, size_t size)
 {
-    uint32_t rate = core->lines.of[core->plan.peer[member]].rate;
-    return rate == 0 ? FILES_LINE_UNKNOWN : rate < FILES_LINE_FAST ? rate : FILES_LINE_FAST;
-}
-
-static uint64_t
-pause_after(const struct core *core, size_t size)
-{
-    size_t members = core->plan.active ? core->plan.now.count : 1;
-    uint64_t slowest = FILES_LINE_FAST;
-    for (size_t r = 0; r < members && members > 1; r++)
-        if (r != core->plan.rank && line_rate(core, r) < slowest)
-            slowest = line_rate(core, r);
-    uint64_t pause_us = members > 1 ? FILES_SHARE * members * size * 1000000 / slowest : 0;
-    return pause_us < FILES_PAUSE_US ? pause_us : FILES_PAUSE_US;
+    if (files->read.object != PROTO_OBJECT_FILES)
+        return;
+    files->gave_at = core->awake;
+    files->rests_for = members > 1 ? FILES_SHARE * members : 0;
+    rest_of(files, size * 1000000 / FILES_LINE);
 }
 
 void
@@ -263,10 +272,6 @@ files_read(struct files *files, const struct core *core, uint64_t round, uint64_
     int i = peers_find(core, mutant(MUTANT_PAGE_TO) ? core->peers.peers[0].node : files->read_for);
     assert(files->reading);
     files->reading = false;
-    if (files->read.object == PROTO_OBJECT_FILES) {
-        files->gave_at = core->awake;
-        files->pause_us = pause_after(core, size);
-    }
     if (i >= 0)
         files_answer(core, i, &files->read, round, blocks, data, size);
 }

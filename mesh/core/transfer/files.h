@@ -5,8 +5,9 @@
  *                 a page that all say they have not: after PAGES_REST_US; any page: after PAGES_PATIENCE_US
  *     giving:   the FETCHes of a node wait (of pages one); one block at a time is asked of the program, for one node
  *               after the other. It reads the block from its disk when it has time, and answers: core_on_page, _file
- *               Nodes that train together rest after each block of a file: all of them give a FILES_SHARE-th of what
- *               the slowest of their lines carries, so that training hardly waits for it
+ *               Nodes that train together rest after each block of a file, FILES_SHARE times as long as it was on
+ *               its way for each of them: together they give a FILES_SHARE-th of what a line carries, so that training
+ *               hardly waits for it. It has come when who got it asks for the next one
  *
  * Pages are taken from nodes of the mesh, one at a time, each from another one first, so that a wrong answer is not
  * asked for again and again: this cannot flood the network. The core cannot judge whether a page is right. The
@@ -33,11 +34,10 @@ enum {
     FILES_ASK_US = 1500000,
     FILES_PATIENCE_US = 15000000,
     FILES_SHARE = 10,
-    FILES_PAUSE_US = 5000000,      /* rests are no longer */
-    FILES_LINE_FAST = 40000000,    /* bytes per second: of a line that costs training nothing, */
-    FILES_LINE_UNKNOWN = 12500000, /* or that is not known */
-    FILES_REST_US = 1000000,       /* how long nobody is asked when nobody has them */
-    FILES_NAMES_US = 5000000,      /* for a whole manifest, at first */
+    FILES_PAUSE_US = 10000000,   /* rests are no longer: less than FILES_PATIENCE_US */
+    FILES_LINE = 12500000,       /* bytes per second: a guess, until a block has come */
+    FILES_REST_US = 1000000,     /* how long nobody is asked when nobody has them */
+    FILES_NAMES_US = 5000000,    /* for a whole manifest, at first */
     FILES_WAITS = 16,            /* FETCHes of one node that wait: more than take.h has under way */
     PAGES_REST_US = 200000,      /* how long a peer that has the page may still appear */
     PAGES_PATIENCE_US = 5000000, /* how long those that do not answer are asked */
@@ -59,7 +59,8 @@ struct files {
     uint64_t waiting;                                 /* bitmap of those who wait */
     unsigned turn;                                    /* who is answered next */
     struct awake gave_at;                             /* a block of a file, */
-    uint64_t pause_us;                                /* after which this node rests */
+    uint64_t pause_us;                                /* after which this node rests: */
+    uint64_t rests_for;                               /* so many times as long as it needs */
     bool reading;                                     /* the program reads for this node */
     struct proto_fetch read;
     struct proto_node read_for;
@@ -81,6 +82,8 @@ void files_on_give(struct files *files, const struct core *core, int from,
  * size 0: it has none. */
 void files_read(struct files *files, const struct core *core, uint64_t round, uint64_t blocks,
                 const void *data, size_t size);
+/* What was read had so many bytes, and so many nodes train together. */
+void files_rest(struct files *files, const struct core *core, size_t members, size_t size);
 
 static inline bool
 files_object(unsigned object)
