@@ -147,6 +147,14 @@ parse_endpoint(const char *text, struct proto_endpoint *out)
     return 0;
 }
 
+const char *
+parse_endpoint_text(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
+{
+    bool v6 = strchr(at->host, ':') != NULL;
+    snprintf(out, PROTO_WHO_MAX, v6 ? "[%s]:%u" : "%s:%u", at->host, at->control_port);
+    return out;
+}
+
 /* Line separators, marks that turn the direction of writing, byte order mark: valid, but not plain text. */
 static bool
 deceptive(const char *text, size_t size)

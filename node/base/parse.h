@@ -27,6 +27,8 @@ void parse_real_format(char out[PARSE_REAL_MAX], double value, bool single);
 
 /* `host:port`, `1.2.3.4:port` or `[v6]:port`; port 1..65535. Returns 0 or -EINVAL. */
 int parse_endpoint(const char *text, struct proto_endpoint *out);
+/* The text that it reads. Returns `out`. */
+const char *parse_endpoint_text(const struct proto_endpoint *at, char out[PROTO_WHO_MAX]);
 
 /* Valid UTF-8 without control characters and line separators. */
 bool parse_printable(const char *text);

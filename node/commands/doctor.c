@@ -13,6 +13,7 @@
 #include "mesh/mesh.h"
 #include "nn/nn.h"
 #include "node/base/host.h"
+#include "node/base/parse.h"
 #include "node/commands/doctor_data.h"
 #include "node/results/findings.h"
 #include "node/train/cache.h"
@@ -216,9 +217,10 @@ nodes_json(const struct doctor *doctor)
     const struct core_status *core = &doctor->status.core;
     for (size_t i = 0; i < core->contact_count; i++) {
         const struct core_contact *contact = &core->contacts[i];
-        json_array_append_new(nodes, json_pack("{s:s, s:s, s:s, s:b}", "name", contact->name,
-                                               "address", finding_at(&contact->at, at), "run",
-                                               contact->hello.run, "well", is_well(contact)));
+        json_array_append_new(nodes,
+                              json_pack("{s:s, s:s, s:s, s:b}", "name", contact->name, "address",
+                                        parse_endpoint_text(&contact->at, at), "run",
+                                        contact->hello.run, "well", is_well(contact)));
     }
     return nodes;
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/base/parse.h"
+
 bool
 findings_bad(const struct findings *findings)
 {
@@ -48,18 +50,10 @@ finding_remedy(struct finding *finding, const char *format, ...)
 }
 
 const char *
-finding_at(const struct proto_endpoint *at, char out[PROTO_WHO_MAX])
-{
-    bool v6 = strchr(at->host, ':') != NULL;
-    snprintf(out, PROTO_WHO_MAX, v6 ? "[%s]:%u" : "%s:%u", at->host, at->control_port);
-    return out;
-}
-
-const char *
 finding_who(const struct core_contact *contact, char out[PROTO_WHO_MAX])
 {
     char at[PROTO_WHO_MAX];
-    finding_at(&contact->at, at);
+    parse_endpoint_text(&contact->at, at);
     snprintf(out, PROTO_WHO_MAX, "%.64s%s%.256s%s", contact->name, contact->name[0] ? " (" : "", at,
              contact->name[0] ? ")" : "");
     return out;

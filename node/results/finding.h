@@ -51,7 +51,6 @@ __attribute__((format(printf, 2, 3))) void finding_remedy(struct finding *findin
                                                           const char *format, ...);
 /* "pc3 (192.168.7.13:20000)", or the address alone. Returns `out`. */
 const char *finding_who(const struct core_contact *contact, char out[PROTO_WHO_MAX]);
-const char *finding_at(const struct proto_endpoint *at, char out[PROTO_WHO_MAX]);
 
 /* Of a contact of our group that is heard. */
 bool finding_ours(const struct facts *facts, const struct core_contact *contact);

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 
+#include "node/base/parse.h"
 #include "node/results/findings.h"
 
 /* --- what was tried --------------------------------------------------------------------------- */
@@ -211,7 +212,7 @@ say_name(struct findings *out, const struct network *network, const struct netwo
 {
     char given[PROTO_WHO_MAX];
     const struct network_try *one = try_of(network, name->address, name->given.control_port);
-    finding_at(&name->given, given);
+    parse_endpoint_text(&name->given, given);
     if (name->failed || name->pending) {
         struct finding *finding = finding_add(out, name->failed ? "name-unknown" : "name-slow");
         finding_what(finding, "%s (--peer): %s", given,

@@ -27,10 +27,9 @@ static bool
 write_peers(const struct mesh_status *status, FILE *file)
 {
     for (size_t i = 0; i < status->core.contact_count; i++) {
-        const struct proto_endpoint *at = &status->core.contacts[i].at;
-        bool v6 = strchr(at->host, ':') != NULL;
+        char at[PROTO_WHO_MAX];
         if (status->core.contacts[i].here)
-            fprintf(file, "%s%s%s:%u\n", v6 ? "[" : "", at->host, v6 ? "]" : "", at->control_port);
+            fprintf(file, "%s\n", parse_endpoint_text(&status->core.contacts[i].at, at));
     }
     bool whole = ferror(file) == 0;
     return fclose(file) == 0 && whole;

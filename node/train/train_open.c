@@ -11,6 +11,7 @@
 #include <sodium.h>
 
 #include "node/base/host.h"
+#include "node/base/parse.h"
 #include "node/job/data_text.h"
 #include "node/train/from.h"
 #include "node/train/gather.h"
@@ -368,14 +369,16 @@ tell_self(struct run *run)
     mesh_status(run->mesh, &status);
     train_say(run, 6, "this node is %s: %s, port %u", name[0] ? name : "nameless",
               status.interfaces[0] ? status.interfaces : "no network", status.control_port);
-    bool v6 = strchr(status.address, ':') != NULL;
+    struct proto_endpoint own = {.control_port = status.control_port};
+    char at[PROTO_WHO_MAX];
+    text_copy(own.host, sizeof own.host, status.address);
+    const char *quote = parse_endpoint_text(&own, at)[0] == '[' ? "'" : ""; /* for the shell */
     if (status.mute)
         train_say(
             run, 5,
             "%s cannot broadcast, so nodes of other machines do not find this one: start them "
-            "with --peer %s%s%s:%u%s",
-            status.names, v6 ? "'[" : "", status.address, v6 ? "]" : "", status.control_port,
-            v6 ? "'" : "");
+            "with --peer %s%s%s",
+            status.names, quote, at, quote);
 }
 
 static void

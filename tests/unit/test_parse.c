@@ -82,6 +82,8 @@ TEST(endpoints_have_a_host_and_a_port)
         assert_int_equal(parse_endpoint(good[i].text, &got), 0);
         assert_string_equal(got.host, good[i].host);
         assert_int_equal(got.control_port, good[i].port);
+        char text[PROTO_WHO_MAX];
+        assert_string_equal(parse_endpoint_text(&got, text), good[i].text);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (parse_endpoint(bad[i], &got) != -EINVAL)
