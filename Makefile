@@ -237,7 +237,7 @@ bare-test:                           ## the first build, in a Debian without a c
 	@$(MAKE) -s $(parallel) all
 	@MESHNODE=$(abspath $B/meshnode) tests/process/test_first_build.sh debian; status=$$?; [ $$status = 77 ] || exit $$status
 
-deb-test: deb                        ## the packages of make deb, in Debian 11, 12 and 13: minutes; needs root and a mirror
+deb-test: deb                        ## the packages of make deb, in Debian 11, 12, 13 and Ubuntu 22.04: minutes; needs root and mirrors
 	@tests/support/deps.sh build test bare arm
 	@$(MAKE) -s $(parallel) all $B/meshnode-static
 	@MESHNODE=$(abspath $B/meshnode) BUILD=$(abspath $B) tests/process/test_static.sh releases; status=$$?; [ $$status = 77 ] || exit $$status

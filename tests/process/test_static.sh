@@ -3,13 +3,14 @@
 # enough. In a root folder with nothing but itself it trains with a built one to one hash, and finds it by a name of
 # /etc/hosts and of DNS, whatever nsswitch.conf says. If make static has built one for ARM64, that trains with them, too.
 #
-# releases: the packages (make deb), installed in Debian 11, 12 and 13, train together with all of these; needs a mirror and
-# minutes. MIRROR=URL: another than deb.debian.org; RELEASES: others, or folders that debootstrap made.
+# releases: the packages (make deb), installed in Debian 11, 12 and 13 and Ubuntu 22.04, train together with all of these, and
+# so does that for ARM64, unpacked; needs mirrors and minutes. MIRROR=URL: another than deb.debian.org; UBUNTU_MIRROR=URL;
+# RELEASES: others, or folders that debootstrap made.
 . "$(dirname "$0")/../support/process.sh"
 . "$ROOT/tests/support/netns.sh"
 BUILT=${BUILD:-$ROOT/build/gcc}/meshnode-static
 ARM64=$ROOT/build/aarch64-linux-gnu-gcc/meshnode-static
-RELEASES=${RELEASES:-bullseye bookworm trixie}
+RELEASES=${RELEASES:-bullseye bookworm trixie jammy}
 SIZE_MAX=$((8 << 20))
 [ -x "$BUILT" ] || skip "no static program $BUILT: make static says why"
 [ "$(id -u)" = 0 ] || skip "not root: no other root folder"
@@ -50,6 +51,10 @@ done
 MESHNODE=$WORK/bin/static refuses "no libopenblas.so.0 here" check "$WORK/job.yaml" --set run.numerics=openblas --set train.exact=no
 if [ -x "$ARM64" ] && command -v qemu-aarch64-static >"$WORK/where"; then
     aarch64-linux-gnu-strip -o "$WORK/bin/arm64" "$ARM64" || fail "cannot strip $ARM64"
+    if [ "${1:-}" = releases ]; then
+        dpkg-deb -x "$ROOT"/build/meshnode_*_arm64.deb "$WORK/package" || skip "no package for ARM64: make deb makes it"
+        cp "$WORK/package/usr/bin/meshnode" "$WORK/bin/arm64"
+    fi
     needs_nothing "$WORK/bin/arm64"
     cp "$(cat "$WORK/where")" "$WORK/bin/qemu"
 fi
@@ -90,7 +95,9 @@ kinds=() # of more nodes
         cp -a "$release" "$root"
     else
         command -v debootstrap >"$WORK/where" || skip "no debootstrap"
-        debootstrap --variant=minbase "$release" "$root" ${MIRROR:+"$MIRROR"} >"$WORK/debootstrap" 2>&1 ||
+        mirror=${MIRROR:-http://deb.debian.org/debian}
+        [ "$release" != jammy ] || mirror=${UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
+        debootstrap --variant=minbase "$release" "$root" "$mirror" >"$WORK/debootstrap" 2>&1 ||
             skip "debootstrap $release: $(tail -n 1 "$WORK/debootstrap")"
     fi
     cp "$ROOT"/build/meshnode_*_amd64.deb "$root/meshnode.deb" || skip "no package: make deb makes it"

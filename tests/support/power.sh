@@ -3,7 +3,7 @@
 #
 #     . "$(dirname "$0")/../support/power.sh"       # first: the test begins again in a mount namespace of its own
 #     . "$(dirname "$0")/../support/process.sh"
-#     disks a b c                     # $WORK/a is a file system of its own, and so on; or the test is skipped
+#     disks a b c                     # $WORK/a is a file system of its own, and so on; or the test is skipped; DISK_SIZE=64M
 #     node a "$WORK/job.yaml"
 #     power_cut a b c                 # all at once: what the kernel had not written is lost; the nodes are dead
 #     node a "$WORK/job.yaml"         # the disk is there again, as a journal of ext4 gives it back
@@ -25,7 +25,7 @@ disks() { # NAME ...
     command -v mkfs.ext4 >/dev/null && command -v python3 >/dev/null || skip "no power cuts without mkfs.ext4 and python3"
     for name; do
         mkdir -p "$WORK/$name"
-        truncate -s 64M "$WORK/$name.img"
+        truncate -s "${DISK_SIZE:-64M}" "$WORK/$name.img"
         mkfs.ext4 -q -F "$WORK/$name.img" || skip "mkfs.ext4 failed"
         disk_on "$name" || skip "no power cuts: mounting a file as a disk needs root and loop devices"
         DISKS+=("$name")
