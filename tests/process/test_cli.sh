@@ -43,22 +43,7 @@ job good 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12, epoch
 
 # --- the command line ---
 refuses 'unknown option' 'unknown option --prot, did you mean --port?' ../jobs/good.yaml --prot 3
-refuses 'option of a later version' 'unknown option --http' ../jobs/good.yaml --http 80
-refuses 'no value' '--port needs a value' ../jobs/good.yaml --port
-refuses 'port not a number' '--port: mesh.port = x' ../jobs/good.yaml --port x
-refuses 'port too large' '65536.*0..65535' ../jobs/good.yaml --port 65536
-refuses 'negative' 'node.threads = -1' ../jobs/good.yaml --threads -1
-refuses 'hexadecimal' 'run.seed = 0x10' ../jobs/good.yaml --seed 0x10
-refuses 'huge' 'run.seed = 99999999999999999999' ../jobs/good.yaml --seed 99999999999999999999
-refuses 'seed of the mesh' 'mesh.seeds = host, expected HOST:PORT' ../jobs/good.yaml --peer host
-refuses 'IPv6 without brackets' 'mesh.seeds = ::1:5' ../jobs/good.yaml --peer ::1:5
-refuses 'log level' 'node.log = loud' ../jobs/good.yaml --log loud
-refuses 'set without value' '--set train.epochs, expected --set KEY=VALUE, with a =$' ../jobs/good.yaml --set train.epochs
-refuses 'set of an unknown key' 'did you mean train.epochs?' ../jobs/good.yaml --set train.epoch=3
 refuses 'set of the model' 'belongs in the job file' ../jobs/good.yaml --set model.conv.kernel=3
-refuses 'empty argument' 'empty argument' ''
-refuses 'set with a blank' 'did you mean --set mesh.topology=gossip?$' ../jobs/good.yaml --set mesh.topology gossip
-refuses 'a value as an option' 'unknown option --gossip, did you mean --set mesh.topology=gossip?$' ../jobs/good.yaml --gossip
 refuses 'two jobs' 'good.yaml, ../jobs/b.yaml: expected one job, not 2$' ../jobs/good.yaml ../jobs/b.yaml
 refuses 'health of two' 'usage: meshnode health' health a b
 refuses 'many arguments' 'expected one job, not 4$' ../jobs/good.yaml b c d
@@ -73,7 +58,6 @@ refuses 'help of a command that does not exist' 'unknown command locl, did you m
 refuses 'a drawing without a file' '--timeline runs, expected a file to draw into, and then' check --timeline runs
 refuses 'a file as the folder of data' '../jobs/good.yaml: is a file; --data (data.dir) names the folder, data.file' ../jobs/good.yaml --data ../jobs/good.yaml
 refuses 'a command with a slip' 'unknown command locl, did you mean local?' locl -n 2 ../jobs/good.yaml
-refuses 'a key as an option' 'unknown option --epochs, did you mean --set train.epochs=VALUE?' ../jobs/good.yaml --epochs 5
 refuses 'a key with a dash' '--test-share, did you mean --set data.test_share=VALUE?' ../jobs/good.yaml --test-share 5
 refuses 'a name of elsewhere as an option' '--lr, did you mean --set train.optimizer.\*.rate=VALUE?' ../jobs/good.yaml --lr 5
 refuses 'set of a layer' 'model.dense belongs in the job file: --set does not change the layers' ../jobs/good.yaml --set model.dense=5
@@ -85,20 +69,10 @@ refuses 'resume and begin again' 'exclude' ../jobs/good.yaml --resume --fresh
 refuses 'bad option without a job' 'mesh.peers = 65' --peers 65
 
 # --- the job file ---
-mkfifo jobs/fifo
-ln -s loop jobs/loop
-: >jobs/empty.yaml
 printf '\000\001' >jobs/binary.yaml
-truncate -s 2G jobs/large.yaml
 refuses 'missing file' 'none.yaml: No such file' ../jobs/none.yaml
 refuses 'directory' 'jobs: is a directory' ../jobs
-refuses 'FIFO' 'fifo: is not a regular file' ../jobs/fifo
-refuses 'device' '/dev/zero: is not a regular file' /dev/zero
-refuses 'link to itself' 'loop: .*symbolic links' ../jobs/loop
-refuses 'empty file' 'empty.yaml:1: the file is empty' ../jobs/empty.yaml
 refuses 'binary file' 'binary.yaml:1: ' ../jobs/binary.yaml
-refuses 'large file' 'large.yaml: is too large' ../jobs/large.yaml
-refuses 'escapes in a name' 'x\\x1b\[1m: No such file' "$(printf '../x\033[1m')"
 if [ "$(id -u)" != 0 ]; then
     cp jobs/good.yaml jobs/closed.yaml
     chmod 000 jobs/closed.yaml
@@ -107,17 +81,6 @@ fi
 
 job typo "$good" 'train: {bach: 12}'
 refuses 'unknown key' 'typo.yaml:2: unknown key train.bach, did you mean train.batch?' ../jobs/typo.yaml
-job shards "$good" 'train:' '  batch: 100' '  shards: 12'
-refuses 'batch and shards' 'shards.yaml:3: train.batch = 100.*train.shards = 12' ../jobs/shards.yaml
-refuses 'batch smaller than the shards' 'train.batch = 5, expected a multiple of train.shards = 12: 12$' ../jobs/good.yaml --set train.batch=5
-job rate "$good" 'train: {optimizer: {sgd: {rate: 0}}}'
-refuses 'rate 0' 'rate.yaml:2: train.optimizer.sgd.rate = 0' ../jobs/rate.yaml
-job topology "$good" 'mesh: {topology: star}'
-refuses 'topology' 'topology.yaml:2: mesh.topology = star, expected ring, server or gossip' ../jobs/topology.yaml
-job layer 'model: [flatten, dnse: 10]'
-refuses 'unknown layer' 'layer.yaml:1: model.layer = dnse, expected dense' ../jobs/layer.yaml
-job linear 'model: [flatten, linear: 10]'
-refuses 'a layer by another name' 'linear.yaml:1: model.layer = linear, did you mean dense?' ../jobs/linear.yaml
 job softmax 'model: [flatten, dense: 10, softmax]'
 refuses 'a softmax' 'model.layer = softmax, leave it out: the loss cross_entropy does it' ../jobs/softmax.yaml
 job stages "$good" 'mesh:' '  stages: 2'
@@ -135,8 +98,6 @@ job lr "$good" 'train: {learning_rate: 0.1}'
 refuses 'a key by another name' 'lr.yaml:2: unknown key train.learning_rate, did you mean train.optimizer.\*.rate?' ../jobs/lr.yaml
 job indent 'model:' '  - flatten' ' - dense: 10'
 refuses 'a list indented otherwise' 'indent.yaml:3: this line is indented otherwise than the lines above it' ../jobs/indent.yaml
-job indent "$good" 'train:' '  batch: 12' ' epochs: 1'
-refuses 'keys indented otherwise' 'indent.yaml:4: this line is indented otherwise than the lines above it' ../jobs/indent.yaml
 job indent "$good" 'run:' '  name: a: b'
 refuses 'two keys in a line' "indent.yaml:3: a ':' too many, or this line is indented further" ../jobs/indent.yaml
 job shape 'model: [input: [1, 28, 28], flatten, {conv: 8}, dense: 10]'
@@ -157,36 +118,11 @@ value() {
     printf '%s\n' "$good" "$@" >jobs/value.yaml
     refuses "$(printf %.60s "$*")" "$pattern" ../jobs/value.yaml
 }
-value 'train.batch = 0, expected' 'train: {batch: 0}'
-value 'train.batch = -12, expected' 'train: {batch: -12}'
-value 'train.batch = 1e3, expected' 'train: {batch: 1e3}'
-value 'train.batch = 012x, expected' 'train: {batch: 012x}'
-value 'train.batch = 12.0, expected' 'train: {batch: 12.0}'
-value 'train.batch = 0x60, expected' 'train: {batch: 0x60}'
-value 'train.batch = 99999999999999999999999, expected' 'train: {batch: 99999999999999999999999}'
-value 'train.shards = 0, expected' 'train: {shards: 0}'
-value 'train.shards = 65, expected' 'train: {shards: 65}'
-value 'train.shards = 1000000, expected' 'train: {shards: 1000000}'
-value 'rate = -0.1, expected' 'train: {optimizer: {sgd: -0.1}}'
-value 'rate = nan, expected' 'train: {optimizer: {sgd: nan}}'
-value 'rate = .inf, expected' 'train: {optimizer: {sgd: .inf}}'
-value 'rate = 1,5, expected' 'train: {optimizer: {sgd: "1,5"}}'
-value 'rate = 1e400, expected' 'train: {optimizer: {sgd: 1e400}}'
-value 'value.yaml:3: .*twice' 'train: {epochs: 1}' 'train: {epochs: 2}'
-value 'value.yaml:2: .*twice' 'train: {epochs: 1, epochs: 2}'
-value 'mesh.seeds = host:0' 'mesh: {seeds: ["host:0"]}'
-value 'mesh.seeds = host:65536' 'mesh: {seeds: ["host:65536"]}'
-value 'mesh.seeds = host:-1' 'mesh: {seeds: ["host:-1"]}'
 value 'mesh.seeds = aaa*\.\.\., expected' "mesh: {seeds: [\"$(printf '%0300d' 0 | tr 0 a):5\"]}"
 value 'value.yaml: is too large' "run: {name: $(head -c 1000000 /dev/zero | tr '\0' x)}"
-value 'value.yaml:1: byte .* is not text in UTF-8' "$(printf 'run: {name: \377\376}')"
-printf 'model: [flatten, dense: 0]\n' >jobs/width.yaml
-refuses 'a layer without units' 'units = 0, expected' ../jobs/width.yaml
 printf 'model: [flatten, dense: 1048576, dense: 1048576, dense: 10]\n' >jobs/width.yaml
 refuses 'a model that no memory holds' 'layer 2 (dense): too large' check ../jobs/width.yaml
-refuses 'a device that is full' '/dev/full: is not a regular file' /dev/full
 refuses 'resume and begin again' 'resume' --resume --fresh ../jobs/good.yaml
-refuses 'help with a value' '--help takes no value' --help=x
 printf '\357\273\277%s\r\n%s\r\n%s\r\n' 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12, epochs: 1}' "$good" >jobs/dos.yaml
 
 # --- its data ---

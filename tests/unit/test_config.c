@@ -129,6 +129,8 @@ static const struct {
     {"mesh: {seeds: [host]}\n", "mesh.seeds = host|HOST:PORT"},
     {"mesh: {seeds: ['host:0']}\n", "mesh.seeds = host:0"},
     {"mesh: {seeds: ['::1:5']}\n", "mesh.seeds = ::1:5"},
+    {"mesh: {seeds: ['host:65536']}\n", "mesh.seeds = host:65536"},
+    {"mesh: {seeds: ['host:-1']}\n", "mesh.seeds = host:-1"},
     {"node: {threads: 257}\n", "node.threads = 257"},
     {"node: {log: loud}\n", "node.log = loud|error, warning, info or debug"},
     /* choices */
@@ -137,6 +139,8 @@ static const struct {
     {"train: {optimizer: {sgd: {rate: 0}}}\n", "train.optimizer.sgd.rate = 0|1e-09..1000"},
     {"train: {optimizer: {sgd: -0.1}}\n", "train.optimizer.sgd.rate = -0.1"},
     {"train: {optimizer: {sgd: {rate: inf}}}\n", "train.optimizer.sgd.rate = inf"},
+    {"train: {optimizer: {sgd: nan}}\n", "train.optimizer.sgd.rate = nan"},
+    {"train: {optimizer: {sgd: 1e400}}\n", "train.optimizer.sgd.rate = 1e400"},
     {"train: {optimizer: {sgd: {rate: 0.1x}}}\n", "rate = 0.1x"},
     {"train: {optimizer: {sgd: {lr: 0.1}}}\n", "unknown key train.optimizer.sgd.lr|rate momentum"},
     {"train: {optimizer: {sgd: {beta1: 0.1}}}\n", "unknown key train.optimizer.sgd.beta1"},
