@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "nn/data/data_csv.h"
-#include "proto/text.h"
 
 enum { SHOWN_NAMES = 200 };
 

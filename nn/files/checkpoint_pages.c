@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "nn/files/checkpoint_internal.h"
-#include "nn/files/disk.h"
 
 bool
 checkpoint_name_valid(const char name[CHECKPOINT_NAME])

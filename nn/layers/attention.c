@@ -17,7 +17,6 @@
 
 #include "nn/arithmetic/least.h"
 #include "nn/arithmetic/product.h"
-#include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
 enum {

@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "nn/arithmetic/simd.h"
-#include "nn/arithmetic/vmath.h"
 #include "nn/layers/layer.h"
 
 enum { STATS = 2 }; /* per vector: mean, r */

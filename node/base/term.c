@@ -4,7 +4,6 @@
  * terminal, asked for at each redraw, because a line that wraps cannot be drawn over. */
 #include "node/base/term.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>

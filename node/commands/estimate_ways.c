@@ -1,7 +1,6 @@
 /* estimate_ways.c - see estimate_ways.h. */
 #include "node/commands/estimate_ways.h"
 
-#include <errno.h>
 #include <math.h>
 
 #include "node/commands/bench.h"

@@ -12,7 +12,6 @@
 #include "node/base/term.h"
 #include "node/commands/verify_checkpoints.h"
 #include "node/commands/verify_pieces.h"
-#include "node/job/config_key.h"
 #include "node/train/ledger.h"
 #include "node/train/way.h"
 #include "proto/bits.h"

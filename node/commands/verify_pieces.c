@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compress/codec.h"
 #include "nn/files/disk.h"
 
 struct reading {

@@ -13,11 +13,8 @@
 #include <xxhash.h>
 
 #include "nn/files/disk.h"
-#include "node/base/host.h"
 #include "node/base/parse.h"
 #include "node/job/config_key.h"
-#include "node/job/config_parts.h"
-#include "node/job/config_rules.h"
 #include "proto/mix.h"
 
 enum { SHOWN_MAX = 160, LIST_SIZE = 8192 };

@@ -10,8 +10,6 @@
 
 #include "compress/codec.h"
 #include "mesh/core/gossip/gossip_graph.h"
-#include "node/base/parse.h"
-#include "node/job/config_hint.h"
 
 #define MEMBER(m) offsetof(struct config, m), sizeof(((struct config *)NULL)->m)
 #define LAYER(m)  offsetof(struct nn_layer_spec, m), sizeof(((struct nn_layer_spec *)NULL)->m)

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "compress/check.h"
-#include "node/train/ledger.h"
 
 size_t
 state_slots(const struct optim_spec *optim, bool bases)

@@ -15,7 +15,6 @@
 #include "node/train/buckets.h"
 #include "node/train/memory.h"
 #include "node/train/stages_mesh.h"
-#include "proto/bits.h"
 
 enum {
     PHASES = 16, /* of a graph that are looked at */

@@ -5,8 +5,6 @@
 #include "node/train/work_internal.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compress/check.h"

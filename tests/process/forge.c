@@ -13,7 +13,6 @@
 
 #include "node/results/journal.h"
 #include "node/train/gossip_journal.h"
-#include "proto/bytes.h"
 
 enum { DIRS_MAX = 8, RECORD_MAX = 1 << 16, SKIPPED = 5 };
 

@@ -5,7 +5,6 @@
  * total that anybody else commits, which is judged at every commit; who audits it expels it. Nobody honest
  * may ever be expelled, whatever else goes wrong. */
 #include "mesh/core/group/divergence.h"
-#include "proto/mix.h"
 #include "tests/sim/sim.h"
 
 static size_t

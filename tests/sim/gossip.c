@@ -3,13 +3,11 @@
  * Each seed draws a graph and a method, and half of those that average a codec. A trainer takes a while for an update,
  * which depends on the node, the step, its shards and the values it was given. Bits flip on the way, not in memory. A
  * checkpoint is on the disk at once, or, one in eight, never. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "mesh/core/engine.h"
 #include "proto/mix.h"
 #include "tests/sim/gossip.h"
-#include "tests/sim/shell.h"
 #include "tests/support/made_up.h"
 
 struct gossip_config sim_gossip_config;

@@ -7,7 +7,6 @@
 
 #include "proto/mix.h"
 #include "tests/sim/gossip.h"
-#include "tests/sim/shell.h"
 
 enum {
     STEP_US = 20000,

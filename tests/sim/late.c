@@ -5,7 +5,6 @@
  *     deaf      nothing comes in, though it runs
  *
  * Nobody else is late, so whoever it suspects it suspects wrongly. */
-#include <inttypes.h>
 
 #include "tests/sim/run.h"
 

@@ -1,6 +1,5 @@
 /* many.c - schedules by the thousand, on several processes, and what they saw. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>

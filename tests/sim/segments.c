@@ -8,7 +8,6 @@
 
 #include "proto/bits.h"
 #include "proto/mix.h"
-#include "tests/sim/shell.h"
 #include "tests/sim/stages.h"
 
 enum {

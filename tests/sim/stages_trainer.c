@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "mesh/core/internal.h"
-#include "tests/sim/shell.h"
 #include "tests/sim/stages.h"
 
 enum { MARK = 0x7b, ITEMS_MAX = 2 * SIM_BUCKETS_MAX * PROTO_SHARDS_MAX * SIM_ITEM_MAX };

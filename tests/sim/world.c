@@ -1,5 +1,4 @@
 /* world.c - the queue of events, and one schedule from its seed to its verdict. */
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* scenario_draw.c - the random draw: faults behind the events, from the seed. */
 #include "tests/support/scenario_internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* scenario_expand.c - events to actions in the order of time, each checked: a node that is killed must be running. */
 #include "tests/support/scenario_internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

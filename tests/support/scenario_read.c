@@ -1,7 +1,6 @@
 /* scenario_read.c - YAML to events. See scenario.h for the format. */
 #include "tests/support/scenario_internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "nn/arithmetic/rng.h"
-#include "nn/arithmetic/simd.h"
 #include "nn/arithmetic/vmath.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/spec.h"

@@ -1,7 +1,6 @@
 /* test_config.c - jobs as people write them, right and wrong. */
 #include "node/job/config.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -9,7 +9,6 @@
  * Method: Pillai et al., All File Systems Are Not Created Equal, OSDI 2014.
  * LDFLAGS: -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=rename,--wrap=unlink,--wrap=close
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>

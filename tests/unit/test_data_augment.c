@@ -6,7 +6,6 @@
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
-#include "tests/support/rand.h"
 #include "tests/support/test.h"
 
 enum { PIXELS = 784, ROWS = 40, C = 3, H = 5, W = 4 };

@@ -9,7 +9,6 @@
 
 #include "nn/data/data_set.h"
 #include "tests/support/folder.h"
-#include "tests/support/rand.h"
 #include "tests/support/sets.h"
 #include "tests/support/test.h"
 

@@ -8,7 +8,6 @@
 #include "tests/support/wrapped.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
 /* The fingerprint is the same every time and on every machine. */
-#include <time.h>
 
 #include "nn/arithmetic/blas.h"
 #include "nn/nn.h"

@@ -3,9 +3,7 @@
  * that nobody asked for; ASKs about what never was. Their own cores go on as they should. So nothing of it may count:
  * at the end all have one result, and that is to the last unit the mean of all beginnings and updates. */
 #include <assert.h>
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>

@@ -3,7 +3,6 @@
 #include "mesh/net/actor_guard.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>

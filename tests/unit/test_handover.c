@@ -3,7 +3,6 @@
  * the order of their schedules. */
 #include <stdio.h>
 
-#include "compress/check.h"
 #include "mesh/core/pipeline/handover.h"
 #include "mesh/core/pipeline/schedule.h"
 #include "proto/bits.h"

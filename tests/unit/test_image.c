@@ -1,7 +1,6 @@
 /* test_image.c - PNG and JPEG as Pillow reads them, resized as by a naive oracle, and what is no image. */
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 
 #include <zlib.h>

@@ -1,5 +1,4 @@
 /* Local steps of shards, and what becomes of their mean: worked out by hand, and against the papers' own form. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "nn/files.h"
 #include "nn/files/disk.h"
 #include "tests/support/folder.h"
 #include "tests/support/rand.h"

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "nn/arithmetic/rng.h"
-#include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/spec.h"
 #include "tests/support/test.h"

@@ -1,7 +1,6 @@
 /* Pools of known numbers: ties, NaN, minus infinity, overlap, padding; all vector widths. */
 #include <math.h>
 
-#include "nn/arithmetic/simd.h"
 #include "tests/support/one_layer.h"
 #include "tests/support/rand.h"
 #include "tests/support/spec.h"

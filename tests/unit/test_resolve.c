@@ -1,6 +1,5 @@
 /* Names of seeds that the name server does not know at first: told once, and once more when it does.
  * LDFLAGS: -Wl,--wrap=getaddrinfo */
-#include <errno.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdatomic.h>

@@ -3,7 +3,6 @@
 
 #include "node/train/stages.h"
 #include "node/train/work.h"
-#include "tests/support/rand.h"
 #include "tests/support/spec.h"
 #include "tests/support/test.h"
 

@@ -1,5 +1,4 @@
 /* Results folders made to be right, and then wrong in one place. */
-#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 

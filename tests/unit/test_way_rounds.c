@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "node/train/ledger.h"
-#include "node/train/rounds_state.h"
 #include "tests/support/a_run.h"
 #include "tests/support/folder.h"
 #include "tests/support/npy_make.h"
