@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-
 size_t
 state_slots(const struct optim_spec *optim, bool bases)
 {

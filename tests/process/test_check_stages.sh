@@ -47,35 +47,11 @@ refused "$WORK/no/such.svg: No such file" configs/pipeline-2.yaml --peers 2 --ti
 
 command -v python3 >/dev/null || skip "no python3: nothing reads the drawings"
 python3 - "$WORK" <<'END' || fail "the drawings are wrong"
-import collections, re, sys
-import xml.etree.ElementTree as xml
+import sys
+sys.path.insert(0, 'tests/process')
+from drawing import drawn
 
-SVG = '{http://www.w3.org/2000/svg}'
-
-def drawn(path, nodes, pieces, kinds):
-    root = xml.parse(path).getroot()
-    assert root.tag == SVG + 'svg'
-    texts = [t.text for t in root.iter(SVG + 'text')]
-    assert [t for t in texts if t.startswith('node')] == [f'node {n + 1}' for n in range(nodes)], texts
-    assert [t for t in texts if t in ('forward', 'back', 'gradient of input', 'gradient of weights')] == kinds, texts
-    assert 'ms' in texts and '0' in texts
-    rows, seen, width = collections.defaultdict(list), set(), float(root.get('width'))
-    for box in root.iter(SVG + 'rect'):
-        title = box.find(SVG + 'title')
-        if title is None:
-            continue
-        kind, stage, shard, begin, end = re.fullmatch(r'(.*), stage (\d+), shard (\d+): ([\d.]+) to ([\d.]+) ms', title.text).groups()
-        seen.add((kind, stage, shard))
-        x = float(box.get('x'))
-        rows[box.get('y')].append((x, x + float(box.get('width')), float(begin), float(end)))
-        assert kind in kinds and x >= 0 and rows[box.get('y')][-1][1] <= width, title.text
-    assert len(rows) == nodes and len(seen) == sum(map(len, rows.values())) == pieces, (len(rows), len(seen))
-    for row in rows.values():
-        row.sort()
-        for one, next in zip(row, row[1:]):
-            assert one[1] <= next[0] + 0.02 and one[3] <= next[2], (one, next)
-
-drawn(sys.argv[1] + '/zb.svg', 4, 2 * 12 * 3, ['forward', 'gradient of input', 'gradient of weights'])
-drawn(sys.argv[1] + '/1f1b.svg', 2, 3 * 8 * 2, ['forward', 'back'])
+drawn(sys.argv[1] + '/zb.svg', ['node 1', 'node 2', 'node 3', 'node 4'], 2, 12, ['forward', 'gradient of input', 'gradient of weights'])
+drawn(sys.argv[1] + '/1f1b.svg', ['node 1', 'node 2'], 3, 8, ['forward', 'back'])
 END
 echo "stages, layers, nodes and bytes are said; each piece is drawn once"

@@ -46,25 +46,15 @@ refused() {
 refused "a missing file" 'no table.csv in the folder .*/bad: name the folder of the data with --data FOLDER'
 mkdir "$WORK/bad/table.csv"
 refused "a folder" 'table.csv: is a folder, expected a regular file'
-mkfifo "$WORK/bad/table.csv"
-refused "a pipe" 'table.csv: is a pipe, expected a regular file'
-ln -s table.csv "$WORK/bad/table.csv"
-refused "a link to itself" 'table.csv: Too many levels of symbolic links'
 if [ "$(id -u)" != 0 ]; then
     cp "$WORK/good/kept.csv" "$WORK/bad/table.csv"
     chmod 000 "$WORK/bad/table.csv"
     refused "no permission" 'table.csv: Permission denied'
 fi
-: >"$WORK/bad/table.csv"
-refused "an empty file" 'table.csv: the file is empty'
-truncate -s 1T "$WORK/bad/table.csv" 2>/dev/null || truncate -s 5G "$WORK/bad/table.csv"
-refused "a sparse file" 'table.csv: [0-9]* bytes, expected at most'
 gzip -c "$WORK/good/kept.csv" >"$WORK/bad/table.csv"
 refused "gzip" 'table.csv: is gzip, expected plain text'
 head -c 5000 "$WORK/good/kept.csv" >"$WORK/bad/table.csv"
 refused "a table that is cut off" 'table.csv: line '
-sed '300s/^[^;]*/1e400/' "$WORK/good/kept.csv" >"$WORK/bad/table.csv"
-refused "a number that is too large" 'table.csv: line 300, column 1 .*1e400'
 
 waits || fail "a did not wait for one with the same data"
 sed '300s/^[^;]*/0.5/' "$WORK/good/kept.csv" >"$WORK/bad/table.csv"

@@ -92,55 +92,14 @@ draws clock.svg a clock
 grep -Eq "^  The clocks of these nodes differ: .* within [0-9.]+ ms$" out || fail "the clocks are the same: $(cat out)"
 
 command -v python3 >/dev/null || skip "no python3: nothing reads the drawings"
-python3 - <<'END' || fail "the drawings are wrong"
-import collections, re
-import xml.etree.ElementTree as xml
-
-SVG = '{http://www.w3.org/2000/svg}'
-KINDS = ['forward', 'back', 'gradient of input', 'gradient of weights', 'tail']
-
-def drawn(path, names, stages, shards, kinds, slack):
-    root = xml.parse(path).getroot()
-    texts = [t.text for t in root.iter(SVG + 'text')]
-    assert [t for t in texts if t in KINDS] == kinds, texts
-    assert {'waiting', 'sum of all nodes', 'numbers: shards', 'ms'} <= set(texts), texts
-    assert sorted(t for t in texts if t in names) == sorted(names), texts
-    assert sum(bool(re.fullmatch(r'idle [\d.]+ % \(formula [\d.]+ %\)', t)) for t in texts) == len(names), texts
-    rows, ended, begun = collections.defaultdict(list), {}, {}
-    for box in root.iter(SVG + 'rect'):
-        title = box.find(SVG + 'title')
-        if title is None:
-            continue
-        kind, stage, shard, begin, end = re.fullmatch(r'([a-z ]*)(?:, stage (\d+), shard (\d+))?: ([\d.]+) to ([\d.]+) ms', title.text).groups()
-        x = float(box.get('x'))
-        rows[box.get('y')].append((float(begin), float(end), x, x + float(box.get('width')), kind))
-        if kind != 'tail':
-            what = (kind, int(stage) - 1, int(shard))
-            assert what not in ended, what
-            begun[what], ended[what] = float(begin), float(end)
-    assert len(rows) == len(names) and len(ended) == stages * shards * (len(kinds) - 1), (len(rows), len(ended))
-    for row in rows.values():
-        row.sort()
-        assert row[-1][4] == 'tail', row[-1]
-        for one, next in zip(row, row[1:]):
-            assert one[1] <= next[0] and one[3] <= next[2] + 0.02, (one, next)
-    back = kinds[1]
-    for (kind, stage, shard), begin in begun.items():
-        def after(*what):
-            assert begin >= ended[what] - slack, (kind, stage, shard, begin, what, ended[what])
-        if kind == 'forward' and stage > 0:
-            after('forward', stage - 1, shard)
-        if kind == back:
-            after('forward', stage, shard)
-            if stage + 1 < stages:
-                after(back, stage + 1, shard)
-        if kind == 'gradient of weights':
-            after('gradient of input', stage, shard)
-    return float(root.get('width')), rows
+python3 - "$ROOT" <<'END' || fail "the drawings are wrong"
+import sys
+sys.path.insert(0, sys.argv[1] + '/tests/process')
+from drawing import drawn
 
 ZB = ['forward', 'gradient of input', 'gradient of weights', 'tail']
-drawn('two.svg', ['a', 'b'], 2, 12, ZB, 0.0005)
-drawn('three.svg', ['c', 'd', 'e'], 3, 12, ['forward', 'back', 'tail'], 0.0005)
-drawn('clock.svg', ['a', 'b'], 2, 12, ZB, 0.0005)
+drawn('two.svg', ['a', 'b'], 2, 12, ZB)
+drawn('three.svg', ['c', 'd', 'e'], 3, 12, ['forward', 'back', 'tail'])
+drawn('clock.svg', ['a', 'b'], 2, 12, ZB)
 END
 echo "each piece is drawn once, in its row and its order; what does not belong together is refused"

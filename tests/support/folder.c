@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <zlib.h>
@@ -65,6 +66,19 @@ folder_write(const struct folder *folder, const char *name, const void *bytes, s
     assert(wrote == size);
     int rc = fclose(file);
     assert(rc == 0);
+}
+
+void
+folder_text(const struct folder *folder, const char *name, const char *text)
+{
+    char path[2 * FOLDER_PATH_MAX];
+    snprintf(path, sizeof path, "%s", folder_path(folder, name));
+    for (char *slash = path + strlen(folder->path) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+    folder_write(folder, name, text, strlen(text));
 }
 
 uint8_t *

@@ -26,6 +26,8 @@ void folder_fini(struct folder *folder);
 /* folder/name, in a buffer that the next call overwrites. */
 const char *folder_path(const struct folder *folder, const char *name);
 void folder_write(const struct folder *folder, const char *name, const void *bytes, size_t size);
+/* The folders that `name` is in are made. */
+void folder_text(const struct folder *folder, const char *name, const char *text);
 
 /* bytes[size] as one gzip member; the caller frees it. */
 uint8_t *folder_gzip(const void *bytes, size_t size, size_t *out_size);

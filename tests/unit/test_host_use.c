@@ -5,29 +5,12 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/folder.h"
 #include "tests/support/test.h"
 
-static struct folder root;
-
-static void
-put(const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", root.path, name);
-    for (char *slash = path + strlen(root.path) + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = '\0';
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
+FOLDER_EACH
 
 TEST(time_without_nice_counts_on_the_cpus_that_this_process_may_use)
 {
@@ -42,10 +25,11 @@ TEST(time_without_nice_counts_on_the_cpus_that_this_process_may_use)
              "cpu  999 999 999 9 9 9 9 0 0 0\ncpu%u 30 700 5 800 1 2 3 0 0 0\n"
              "cpu%d 400 1 50 800 1 2 3 0 0 0\nintr 5 7\n",
              cpu, CPU_SETSIZE + 1);
-    put("proc/stat", text);
-    put("proc/pressure/cpu", "some avg10=1.50 avg60=0.00 avg300=0.00 total=1234567\n"
-                             "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
-    host_use_read(root.path, &use);
+    folder_text(&folder, "proc/stat", text);
+    folder_text(&folder, "proc/pressure/cpu",
+                "some avg10=1.50 avg60=0.00 avg300=0.00 total=1234567\n"
+                "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+    host_use_read(folder.path, &use);
     assert_int_equal(use.busy_us, 35 * 1000000 / sysconf(_SC_CLK_TCK));
     assert_int_equal(use.waits_us, 1234567);
     assert_true(use.own_us > 0);
@@ -60,17 +44,17 @@ TEST(what_is_not_there_is_0)
     assert_int_equal(use.busy_us + use.waits_us, 0);
     host_use_thread("/nonexistent", 1, &ran_us, &waited_us);
     assert_int_equal(ran_us + waited_us, 0);
-    put("proc/stat", "nonsense\n");
-    put("proc/pressure/cpu", "some more\n");
-    host_use_read(root.path, &use);
+    folder_text(&folder, "proc/stat", "nonsense\n");
+    folder_text(&folder, "proc/pressure/cpu", "some more\n");
+    host_use_read(folder.path, &use);
     assert_int_equal(use.busy_us + use.waits_us, 0);
 }
 
 TEST(a_thread_has_run_and_waited)
 {
     uint64_t ran_us, waited_us;
-    put("proc/self/task/17/schedstat", "5000000 7000000 3\n");
-    host_use_thread(root.path, 17, &ran_us, &waited_us);
+    folder_text(&folder, "proc/self/task/17/schedstat", "5000000 7000000 3\n");
+    host_use_thread(folder.path, 17, &ran_us, &waited_us);
     assert_int_equal(ran_us, 5000);
     assert_int_equal(waited_us, 7000);
 }
@@ -90,13 +74,4 @@ TEST(a_process_gives_up_its_rights)
     assert_int_equal(host_idle_thread(), 0);
     assert_int_equal(sched_getscheduler(0), SCHED_IDLE);
     assert_int_equal(getpriority(PRIO_PROCESS, 0), 19);
-}
-
-int
-main(void)
-{
-    root = folder_new();
-    int failed = test_run();
-    folder_fini(&root);
-    return failed;
 }

@@ -179,15 +179,6 @@ TEST(a_head_whose_last_bytes_never_came_is_cut_off)
     assert_int_equal(text.size, 508);
 }
 
-static void
-put_file(const void *bytes, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
-
 TEST(an_empty_file_is_as_none)
 {
     static const uint8_t zeros[8192];
@@ -195,7 +186,7 @@ TEST(an_empty_file_is_as_none)
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         struct journal_text text;
         struct journal_record record = {0};
-        put_file(zeros, sizes[k]);
+        folder_write(&folder, JOURNAL_FILE, zeros, sizes[k]);
         assert_int_equal(journal_load(&text, path, &why), -ENODATA);
         assert_non_null(strstr(why.line, "/journal: empty"));
         struct journal *journal = opened(4);
@@ -216,11 +207,12 @@ TEST(what_is_refused_names_the_remedy)
     write_two();
     OWNED(memory_free) uint8_t *bytes = bytes_of(&size);
     bytes[ONE] ^= 1;
-    put_file(bytes, size);
+    folder_write(&folder, JOURNAL_FILE, bytes, size);
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EBADMSG);
     assert_non_null(strstr(why.line, "/journal: damaged at byte 50 of 132: "));
     assert_non_null(strstr(why.line, "; --fresh begins again, or rename it to go on"));
-    put_file("meshjrnl\2\0\0\0\0\0\0\0--------", 24); /* of an older program */
+    folder_write(&folder, JOURNAL_FILE, "meshjrnl\2\0\0\0\0\0\0\0--------",
+                 24); /* of an older program */
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), -EBADMSG);
     assert_non_null(strstr(why.line, "/journal: journal of version 2, expected 3; --fresh"));
 }

@@ -413,9 +413,7 @@ TEST(a_torn_line_longer_than_a_block_goes_too)
 TEST(a_new_run_replaces_an_old_one_with_its_first_step)
 {
     append("{\"step\":1}\n");
-    FILE *file = fopen(folder_path(&folder, "result.json"), "w");
-    assert_non_null(file);
-    assert_int_equal(fclose(file), 0);
+    folder_text(&folder, "result.json", "");
     run_of(false, 1, 0);
     LINES_ARE_OF(1); /* it came to nothing: all is as before */
     assert_int_equal(access(folder_path(&folder, "result.json"), F_OK), 0);
