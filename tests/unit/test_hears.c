@@ -134,6 +134,24 @@ TEST(a_node_says_whom_it_hears_when_that_changes_and_when_asked)
                 proto_hears_hash(&list->msg.hears));
 }
 
+/* Who leads decides by it whom it leaves out. */
+TEST(a_rate_is_told_at_once_when_it_is_known_and_later_when_it_changes)
+{
+    OWNED(lone_destroy) struct lone *lone = met();
+    uint32_t *rate = &lone->core->lines.of[peers_by_id(lone->core, 8)].rate;
+    lone_run_with(lone, 100, (unsigned[]){7, 8}, 2, 0, true);
+    lone_forget_sent(lone);
+    *rate = 50000;
+    lone_run_with(lone, 60, (unsigned[]){7, 8}, 2, 0, true);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_HEARS), 1);
+    assert_int_equal(lone_sent(lone, 7, PROTO_HEARS)->msg.hears.nodes[1].rate, 50000);
+    *rate = 100000;
+    lone_run_with(lone, 150, (unsigned[]){7, 8}, 2, 0, true);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_HEARS), 1);
+    lone_run_with(lone, 400, (unsigned[]){7, 8}, 2, 0, true);
+    assert_int_equal(lone_sent_count(lone, 7, PROTO_HEARS), 2);
+}
+
 TEST(one_list_tells_of_many_that_come_at_once)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 90);

@@ -618,6 +618,53 @@ TEST(who_has_no_shard_takes_the_place_of_a_node_that_is_left_out)
     assert_true(lone_sent(lone, 5, PROTO_HEARTBEAT)->msg.heartbeat.benched);
 }
 
+/* 5 leads 6 and 7, whose lines are a hundred times as slow as all that is computed. A line between those two is known,
+ * or not. */
+static enum straggler_verdict
+verdict_on_lines(bool known)
+{
+    OWNED(lone_destroy) struct lone *lone = first_of_three(0, false);
+    struct core *core = lone->core;
+    struct straggler *s = &core->straggler;
+    int six = peers_by_id(core, 6), seven = peers_by_id(core, 7);
+    core->lines.of[six].rate = 100;
+    core->view.of[six].rate[seven] = known ? 100000000 : 0;
+    core->trainer.speed = 10000000;
+    core->view.of[six].beat.speed = core->view.of[seven].beat.speed = 10000000;
+    s->full = true;
+    struct cost_view view;
+    straggler_see(s, core, 3, core->plan.peer, &view);
+    assert_int_equal(view.lines_known, known);
+    return straggler_round(s, core, cost_expect_us(&view, 7));
+}
+
+TEST(who_knows_one_slow_line_alone_leaves_nobody_out)
+{
+    assert_int_equal(verdict_on_lines(false), STRAGGLER_GO_ON);
+    assert_int_equal(verdict_on_lines(true), STRAGGLER_ABORT);
+}
+
+/* A total was applied in so many microseconds. Returns what the node says of itself. */
+static uint32_t
+applied(struct lone *lone, uint64_t us)
+{
+    struct core *core = lone->core;
+    core->trainer.commit_at = (struct wall){core->now.us - us};
+    straggler_applied(&core->straggler, core);
+    return core->straggler.apply_us;
+}
+
+TEST(who_was_busy_for_a_moment_does_not_apply_slowly)
+{
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
+    lone_run(lone, 1000);
+    lone->core->straggler.apply_us = 0;
+    assert_int_equal(applied(lone, 400), 400);
+    assert_int_equal(applied(lone, 800), 500);
+    assert_int_equal(applied(lone, 80 * MS), 20375);
+    assert_int_equal(applied(lone, 600), 600);
+}
+
 /* 5 leads 6, and has been alone, which took 4 ms a round. A codec begins, or not, with the first of two rounds. */
 static enum straggler_verdict
 verdict_after(bool begins, uint64_t first_us, uint64_t second_us)

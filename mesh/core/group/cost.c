@@ -260,6 +260,7 @@ cost_lines(struct cost_view *view)
 {
     uint32_t most = 0;
     size_t n = view->cost.n;
+    view->lines_known = true;
     for (size_t m = 0; m < n; m++) {
         uint32_t *line = &view->cost.of[m].line;
         *line = 0;
@@ -268,6 +269,7 @@ cost_lines(struct cost_view *view)
             *line = view->rate[k][m] > *line ? view->rate[k][m] : *line;
         }
         most = *line > most ? *line : most;
+        view->lines_known = view->lines_known && *line > 0;
     }
     for (size_t m = 0; m < n; m++)
         view->cost.of[m].line = view->cost.of[m].line ? view->cost.of[m].line : most;

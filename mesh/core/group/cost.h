@@ -93,6 +93,7 @@ struct cost_time {
 struct cost_view {
     struct cost cost; /* without lines */
     size_t self; /* rank of the leader: it stays, unless rounds are clearly shorter without it */
+    bool lines_known;   /* of each member, by what came to it, or from it */
     bool measured_only; /* of sets whose time is not known nothing is predicted */
     uint64_t round_us;  /* measured time of a round; 0: unknown */
     uint32_t rate[PROTO_PEERS_MAX][PROTO_PEERS_MAX]; /* [to][from], bytes per second; 0: unknown */

@@ -105,7 +105,9 @@ straggler_applied(struct straggler *s, const struct core *core)
 {
     uint64_t us = wall_since(core->now, core->trainer.commit_at);
     uint32_t new_us = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
-    s->apply_us = s->apply_us == 0 ? new_us : (uint32_t)((3 * (uint64_t)s->apply_us + new_us) / 4);
+    bool less =
+        s->apply_us == 0 || new_us < s->apply_us; /* who was busy for a moment is not slow */
+    s->apply_us = less ? new_us : (uint32_t)((3 * (uint64_t)s->apply_us + new_us) / 4);
 }
 
 static void
@@ -384,7 +386,7 @@ decide(struct straggler *s, const struct core *core, uint64_t us, bool over)
     if (best != s->best)
         s->best_at = core->awake;
     s->best = best;
-    bool explained = known || all_us >= us / 2;
+    bool explained = known || (view.lines_known && all_us >= us / 2);
     bool far = explained && cost_far_less(then_us, over || known ? 2 * us : us);
     bool sure = known || awake_since(core->awake, s->best_at) >= STRAGGLER_SURE_US;
     if (best == all || (!far && (first || !sure)))

@@ -13,7 +13,8 @@
  *
  * The decision: the set that cost_best says, if it is COST_GAIN quarters as fast as the present members for
  * STRAGGLER_SURE_US, or was measured. In the first rounds of a plan each must take COST_FAR times as long, or half of
- * that if the round is over, and measured, or the prediction for all explains the time: then the round is aborted.
+ * that if the round is over, and measured, or the prediction for all explains the time, and something is known of each
+ * member's line: who knows one slow line alone takes all for as slow. Then the round is aborted.
  *
  * The first round with a codec does not count: its unit has yet to settle, so sums are long, and it makes room for what
  * the codec keeps.

@@ -48,7 +48,7 @@ rarely(const struct core *core, uint64_t heard)
     return 1 + heard * heard / ((uint64_t)core->config.crowd * core->config.crowd);
 }
 
-/* Are others heard than those that we told of, or, after a while, have rates changed? */
+/* Are others heard than those that we told of, is a rate known now, or, after a while, have rates changed? */
 static bool
 list_changed(const struct view *view, const struct core *core, const struct proto_hears *now)
 {
@@ -57,7 +57,8 @@ list_changed(const struct view *view, const struct core *core, const struct prot
         return true;
     for (size_t k = 0; k < now->count; k++) {
         const struct proto_hearing *a = &now->nodes[k], *b = &view->told.nodes[k];
-        if (!proto_node_equal(a->node, b->node) || (rates && rate_moved(a->rate, b->rate)))
+        bool tells = (rates || (a->rate > 0 && b->rate == 0)) && rate_moved(a->rate, b->rate);
+        if (!proto_node_equal(a->node, b->node) || tells)
             return true;
     }
     return false;
