@@ -25,7 +25,7 @@
 #include "proto/why.h"
 
 enum {
-    PROTO_VERSION = 20,
+    PROTO_VERSION = 21,
     PROTO_PEERS_MAX = 64,  /* nodes in a mesh */
     PROTO_SHARDS_MAX = 64, /* logical shards of a step; each is one bit of a coverage bitmap */
     PROTO_STAGES_MAX = 64, /* of a model */
@@ -310,6 +310,10 @@ struct proto_accuse {
     uint16_t shard;   /* < PROTO_SHARDS_MAX */
 };
 
+struct proto_bye {
+    bool done; /* I have the result, and know of nobody who still needs me */
+};
+
 struct proto_bench {
     uint64_t with_us;       /* time of a round with you; 0: you did not catch up */
     uint64_t without_us;    /* time of a round without you; 0: come back */
@@ -395,6 +399,7 @@ struct proto_msg {
         struct proto_give give;
         struct proto_accuse accuse;
         struct proto_bench bench;
+        struct proto_bye bye;
         struct proto_ask ask;
         struct proto_flow flow;
         struct proto_score score;

@@ -348,7 +348,8 @@ core_session_message(struct core *core, int i, const struct proto_msg *msg, cons
         return;
     }
     if (msg->type == PROTO_BYE) {
-        sessions_bye(&core->peers, core, i, core->view.of[i].beat.done);
+        files_bye(&core->files, core, i, msg->bye.done);
+        sessions_bye(&core->peers, core, i, msg->bye.done || core->view.of[i].beat.done);
         return;
     }
     if (msg->type == PROTO_FETCH && files_object(msg->fetch.object)) {
@@ -560,6 +561,12 @@ core_files_here(const struct core *core)
     return !core->files.takes;
 }
 
+bool
+core_files_over(const struct core *core)
+{
+    return files_over(&core->files, core);
+}
+
 void
 core_on_file(struct core *core, uint64_t now, uint64_t blocks, const void *data, size_t size)
 {
@@ -606,8 +613,9 @@ core_leave(struct core *core, uint64_t now)
     if (event_begin(core, now)) {
         if (core->engine->leave)
             core->engine->leave(core);
+        const struct proto_msg bye = {.type = PROTO_BYE, .bye.done = core->finished};
         for (int i = 0; i < core->peers.high; i++)
-            peers_send(core, i, &(struct proto_msg){.type = PROTO_BYE});
+            peers_send(core, i, &bye);
         core->leaving = true;
     }
     event_end(core);

@@ -362,6 +362,8 @@ void core_want_files(struct core *core, uint64_t now, const struct core_files *w
 void core_on_file(struct core *core, uint64_t now, uint64_t blocks, const void *data, size_t size);
 /* Is nothing wanted any more? */
 bool core_files_here(const struct core *core);
+/* Has the run ended whose files are wanted, so that nobody gives any? */
+bool core_files_over(const struct core *core);
 /* What the trainer found to be damaged. Its own state may be during any task: task and contribution are then void, the
  * others go on without this node, and core_on_applied follows with an older state that the trainer trusts. */
 enum core_damage {

@@ -117,27 +117,34 @@ mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, struct mesh_j
 
 struct taking {
     bool (*next)(void *ctx, struct core_files *want);
+    bool ended; /* the run */
 };
 
 static bool
 files_are_here(struct mesh *mesh, void *ctx)
 {
-    const struct taking *taking = ctx;
+    struct taking *taking = ctx;
     struct core_files want;
+    taking->ended = core_files_over(mesh->core);
     while (core_files_here(mesh->core)) {
-        if (!taking->next(mesh->setup.ctx, &want))
+        if (!taking->next(mesh->setup.ctx, &want)) {
+            taking->ended = false;
             return true;
+        }
         if (want.count == 0)
-            return false;
+            return taking->ended;
         core_want_files(mesh->core, clock_us(), &want);
     }
-    return false;
+    return taking->ended;
 }
 
 int
 mesh_files_take(const struct mesh_setup *setup, bool (*next)(void *ctx, struct core_files *want),
                 struct why *why)
 {
-    struct taking taking = {next};
-    return search(setup, NULL, UINT64_MAX / 2000, files_are_here, &taking, why);
+    struct taking taking = {next, false};
+    int rc = search(setup, NULL, UINT64_MAX / 2000, files_are_here, &taking, why);
+    if (rc || !taking.ended)
+        return rc;
+    return why_error(why, -ECANCELED, "the run has ended before its files were here");
 }

@@ -16,8 +16,8 @@ struct taken {
 };
 
 /* Takes a group of files of config's job, from whoever has it, however long that lasts. Where the disk is too small it
- * says so once, and watches until there is room. Returns 0, -EINTR after Ctrl-C, or another negative errno with
- * `why`. */
+ * says so once, and watches until there is room. Returns 0, -EINTR after Ctrl-C, -ECANCELED when the run has ended, or
+ * another negative errno with `why`. */
 int taking_run(struct taken *taken, struct config *config, unsigned group, struct why *why);
 void taking_close(struct taken *taken);
 

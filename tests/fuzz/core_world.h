@@ -610,7 +610,7 @@ static void
 act_word(struct world *world)
 {
     uint8_t from = u8(world), which = u8(world);
-    struct proto_msg msg = {.type = PROTO_BYE};
+    struct proto_msg msg = {.type = PROTO_BYE, .bye.done = which >> 7};
     if (which % 8 == 1)
         msg.type = PROTO_JOB;
     else if (which % 8 == 5)

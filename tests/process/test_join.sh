@@ -94,18 +94,31 @@ done
 small() { # COMMAND ...: sees the small disk
     nsenter --target "${PID[small]}" --mount "$@"
 }
+small_disk() { # NAME
+    mkdir -p "$WORK/disk" "$WORK/at-$1"
+    : >"$WORK/$1.log"
+    (cd "$WORK/at-$1" && exec unshare --mount sh -c "mount -t tmpfs -o size=16k none '$WORK/disk' && exec '$MESHNODE' --cache '$WORK/disk' \
+        --out '$WORK/$1' --threads 1 --peers 2 --set 'mesh.group=$GROUP' $LINK") >"$WORK/$1.log" 2>&1 </dev/null &
+    PID[$1]=$!
+}
 if unshare --mount true 2>/dev/null; then
-    mkdir -p "$WORK/disk" "$WORK/at-small"
     node one "$WORK/images.yaml" --data "$WORK/images" --peers 2
-    (cd "$WORK/at-small" && exec unshare --mount sh -c "mount -t tmpfs -o size=16k none '$WORK/disk' && exec '$MESHNODE' --cache '$WORK/disk' \
-        --out '$WORK/small' --threads 1 --peers 2 --set 'mesh.group=$GROUP' $LINK") >"$WORK/small.log" 2>&1 </dev/null &
-    PID[small]=$!
+    small_disk small
     wait_until 30 "small to watch" says small "^warning: $WORK/disk: the data need [0-9]+ bytes, the disk has [0-9]+ free ones.* only watches\$"
     wait_until 30 "small to see one" says small "^no room for the data: .* 1 node\$"
     small mount -o remount,size=16m "$WORK/disk"
     finished 60 one small
     same_hash one small
     [ "$(grep -c "only watches" "$WORK/small.log")" = 1 ] || fail "said more than once: $(cat "$WORK/small.log")"
+    GROUP=$GROUP-x
+    # The run ends meanwhile.
+    node begins "$WORK/images.yaml" --data "$WORK/images" --peers 2
+    small_disk late
+    wait_until 30 "late to watch" says late "only watches\$"
+    node ends "$WORK/images.yaml" --data "$WORK/images" --peers 2
+    finished 60 begins ends
+    wait_until 10 "late to end" gone late
+    says late "the run has ended before its files were here\$" || fail "late: $(cat "$WORK/late.log")"
     GROUP=$GROUP-x
 fi
 

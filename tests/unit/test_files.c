@@ -146,6 +146,32 @@ TEST(who_has_none_is_asked_again_when_nobody_is_left)
                 before);
 }
 
+/* One of two finishes, and the other one finishes, leaves, or dies. */
+TEST(a_run_is_over_when_one_has_finished_and_nobody_is_left)
+{
+    const unsigned ids[] = {6, 7};
+    for (int way = 0; way < 3; way++) {
+        OWNED(lone_destroy) struct lone *lone = seeker(ids, 2);
+        struct proto_msg bye = {.type = PROTO_BYE};
+        lone_say(lone, 6,
+                 way == 0 ? &(struct proto_msg){.type = PROTO_BYE, .bye.done = true} : &bye);
+        assert_false(core_files_over(lone->core));
+        bye.bye.done = way == 1;
+        if (way < 2)
+            lone_say(lone, 7, &bye);
+        else
+            lone_down(lone, 7);
+        assert_int_equal(core_files_over(lone->core), way < 2);
+        if (way > 0)
+            continue;
+        lone->incarnation[7]++; /* it is started again */
+        lone_found(lone, 7);
+        lone_up(lone, 7);
+        lone_hello(lone, 7, true);
+        assert_false(core_files_over(lone->core));
+    }
+}
+
 /* --- A manifest: nobody knows how many blocks it has --- */
 
 static const unsigned donors[] = {6, 7};

@@ -125,7 +125,7 @@ TEST(a_hello_is_these_bytes)
                                       .control_port = 20000,
                                       .bulk_port = 20001}};
     static const uint8_t expected[] = {
-        0x9e, 20,  1,    0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g', 'i',
+        0x9e, 21,  1,    0xcd, 1,    0x2c, 7,    0xc2, 0xa1, 'm',  0xa6, 'd',  'i',  'g', 'i',
         't',  's', 0xcf, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 5,    0xcc, 200, 0xa3,
         'z',  'e', 'n',  0xa3, 'p',  'c',  '3',  0xcd, 0x4e, 0x20, 0xcd, 0x4e, 0x21};
     uint8_t frame[PROTO_FRAME_MAX];
@@ -154,8 +154,8 @@ TEST(what_others_pack_is_read)
 
 TEST(another_version_is_named)
 {
-    refused(-EPROTONOSUPPORT, "message.version = 21, expected 20", "[uut]", U(21), U(1), "later");
-    refused(-EPROTONOSUPPORT, "message.version = 0, expected 20", "[uu]", U(0), U(13));
+    refused(-EPROTONOSUPPORT, "message.version = 22, expected 21", "[uut]", U(22), U(1), "later");
+    refused(-EPROTONOSUPPORT, "message.version = 0, expected 21", "[uu]", U(0), U(13));
 }
 
 TEST(the_start_of_a_message_is_checked)
@@ -167,9 +167,9 @@ TEST(the_start_of_a_message_is_checked)
     refused(-EBADMSG, "message.type = 0, expected 1..22", "[uu]", V, U(0));
     refused(-EBADMSG, "message.type = 23, expected 1..22", "[uu]", V, U(23));
     refused(-EBADMSG, "message.type = 18446744073709551615, expected 1..22", "[uu]", V, MAX);
-    refused(-EBADMSG, "BYE has 3 elements, expected 2", "[uuu]", V, U(13), U(0));
+    refused(-EBADMSG, "WHOM has 3 elements, expected 2", "[uuu]", V, U(PROTO_WHOM), U(0));
     refused(-EBADMSG, "ABORT has 2 elements, expected 4", "[uu]", V, U(7));
-    refused(-EBADMSG, "BYE ends 1 bytes before its frame", "[uu]0", V, U(13));
+    refused(-EBADMSG, "WHOM ends 1 bytes before its frame", "[uu]0", V, U(PROTO_WHOM));
     assert_int_equal(decode_bytes("", 0), -EBADMSG);
     assert_string_equal(why.line,
                         "message is the end, expected a list, whole and in its shortest form");
@@ -208,14 +208,14 @@ TEST(the_kinds_of_fields_do_not_mix)
 TEST(longer_forms_than_needed_are_refused)
 {
     static const char *const frames[] = {
-        "\x94\x14\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
-        "\x94\x14\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
-        "\x94\x14\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
-        "\x94\x14\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
-        "\x94\xcc\x14\x07\x01\xc2",                             /* version */
-        "\xdc\x00\x04\x14\x07\x01\xc2",                         /* list */
-        "\x95\x14\x02\x01\xd9\x01\x61\xa0",                     /* text */
-        "\x95\x14\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
+        "\x94\x15\x07\xcc\x7f\xc2",                             /* 127 in 2 bytes */
+        "\x94\x15\x07\xcd\x00\xff\xc2",                         /* 255 in 3 */
+        "\x94\x15\x07\xce\x00\x00\xff\xff\xc2",                 /* 65535 in 5 */
+        "\x94\x15\x07\xcf\x00\x00\x00\x00\xff\xff\xff\xff\xc2", /* 2^32 - 1 in 9 */
+        "\x94\xcc\x15\x07\x01\xc2",                             /* version */
+        "\xdc\x00\x04\x15\x07\x01\xc2",                         /* list */
+        "\x95\x15\x02\x01\xd9\x01\x61\xa0",                     /* text */
+        "\x95\x15\x02\x01\xda\x00\x01\x61\xa0",                 /* text */
     };
     static const size_t sizes[] = {6, 7, 9, 13, 6, 7, 8, 9};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -229,11 +229,11 @@ TEST(announced_counts_cost_nothing)
     assert_int_equal(decode_bytes("\xdc\xff\xff", 3), -EBADMSG);
     assert_int_equal(decode_bytes("\xdb\xff\xff\xff\xff", 5), -EBADMSG);
     assert_int_equal(decode_bytes("\xc9\xff\xff\xff\xff\x01", 6), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x14\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
-    assert_int_equal(decode_bytes("\x93\x14\x03\xdc\xff\xff", 6), -EMSGSIZE);
+    assert_int_equal(decode_bytes("\x93\x15\x03\xdd\x0f\xff\xff\xff", 8), -EBADMSG);
+    assert_int_equal(decode_bytes("\x93\x15\x03\xdc\xff\xff", 6), -EMSGSIZE);
     assert_string_equal(why.line, "PEERS.endpoints has 65535 elements, expected 0..64");
-    assert_int_equal(decode_bytes("\x95\x14\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
-    assert_int_equal(decode_bytes("\x95\x14\x02\x01\xda\xff\xff", 7), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x15\x02\x01\xdb\xff\xff\xff\xff", 9), -EBADMSG);
+    assert_int_equal(decode_bytes("\x95\x15\x02\x01\xda\xff\xff", 7), -EBADMSG);
 }
 
 TEST(nesting_is_refused_at_any_depth)
@@ -284,7 +284,7 @@ TEST(hello_has_its_limits)
 
 TEST(a_text_may_not_hide_a_zero)
 {
-    assert_int_equal(decode_bytes("\x95\x14\x02\x01\xa3"
+    assert_int_equal(decode_bytes("\x95\x15\x02\x01\xa3"
                                   "a\0b"
                                   "\xa0",
                                   9),
@@ -326,7 +326,7 @@ TEST(peers_have_their_limits)
 
 TEST(peers_need_room_by_the_caller)
 {
-    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x14\x03\x90", 4, &why),
+    assert_int_equal(proto_decode(&got, NULL, (const uint8_t *)"\x93\x15\x03\x90", 4, &why),
                      -EBADMSG);
     assert_string_equal(why.line, "message is PEERS, expected no list of peers");
 }
@@ -535,8 +535,9 @@ TEST(small_messages_have_their_limits)
     assert_true(got.abort.differ);
     assert_int_equal(decode("[uu]", V, U(12)), 0);
     assert_int_equal(got.type, PROTO_JOB);
-    assert_int_equal(decode("[uu]", V, U(13)), 0);
+    assert_int_equal(decode("[uub]", V, U(13), 1), 0);
     assert_int_equal(got.type, PROTO_BYE);
+    assert_true(got.bye.done);
     assert_int_equal(decode("[uuuuuu]", V, U(PROTO_ACCUSE), MAX, PROTO_ROUND_MAX, MAX, U(63)), 0);
     assert_true(got.accuse.accused == MAX && got.accuse.shard == 63);
     assert_int_equal(decode("[uuuuuu]", V, U(PROTO_ACCUSE), U(0), U(1), U(1), U(1)), -EBADMSG);

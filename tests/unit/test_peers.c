@@ -663,6 +663,9 @@ TEST(who_says_goodbye_has_left_or_has_finished)
     struct proto_msg bye = {.type = PROTO_BYE};
     lone_meet(lone, 7);
     lone_meet(lone, 8);
+    lone_meet(lone, 9);
+    lone_say(lone, 9, &(struct proto_msg){.type = PROTO_BYE, .bye.done = true});
+    assert_int_equal(lone_logged(lone, "10.0.0.9:20009 has finished, 3 nodes"), 1);
     lone_say(lone, 7, &beat);
     lone_say(lone, 7, &bye);
     lone_say(lone, 8, &bye);

@@ -102,8 +102,9 @@ TEST(samples_repeat_and_differ)
         messages_make(&b, type, MESSAGES_RANDOM, &two);
         messages_make(&c, type, MESSAGES_RANDOM, &three);
         assert_true(messages_equal(&a.msg, &b.msg));
-        bool empty = type == PROTO_JOB || type == PROTO_BYE || type == PROTO_WHOM;
-        assert_int_equal(messages_equal(&a.msg, &c.msg), empty);
+        bool empty = type == PROTO_JOB || type == PROTO_WHOM;
+        if (type != PROTO_BYE) /* of two */
+            assert_int_equal(messages_equal(&a.msg, &c.msg), empty);
         b.msg.type = type == PROTO_BYE ? PROTO_JOB : PROTO_BYE;
         assert_false(messages_equal(&a.msg, &b.msg));
     }

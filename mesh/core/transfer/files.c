@@ -76,15 +76,35 @@ page_ask(struct files *files, const struct core *core)
 
 /* Those that are up and have the job. */
 static uint64_t
-files_donors(const struct files *files, const struct core *core)
+files_trainers(const struct files *files, const struct core *core)
 {
-    uint64_t donors = 0;
+    uint64_t trainers = 0;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
         bool has = peer->state == PEER_UP && !peer->hello.wants_job &&
                    peer->hello.job_hash == files->take.what.label;
-        donors |= (uint64_t)has << i;
+        trainers |= (uint64_t)has << i;
     }
+    return trainers;
+}
+
+void
+files_bye(struct files *files, const struct core *core, int i, bool done)
+{
+    files->ended |= done && (files_trainers(files, core) >> i & 1);
+}
+
+bool
+files_over(const struct files *files, const struct core *core)
+{
+    return files->ended && files_trainers(files, core) == 0;
+}
+
+/* Those of them that may be asked now. */
+static uint64_t
+files_donors(const struct files *files, const struct core *core)
+{
+    uint64_t donors = files_trainers(files, core);
     donors &= files->names_of < 0 ? UINT64_MAX : UINT64_C(1) << files->names_of;
     return donors & ~files->wrong & ~files->lacks;
 }

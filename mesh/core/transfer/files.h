@@ -50,6 +50,7 @@ struct files {
     uint64_t lacks, wrong;         /* bitmaps of peers that have none; that gave a wrong block */
     struct awake since;            /* when it was wanted; of files, when nobody was left, */
     bool rests;                    /* and is still so */
+    bool ended;                    /* the run: one of those who had the job said so */
     int names_of; /* who gave block 0 of the manifest that is taken; -1: it has not come */
     struct awake names_since;
     uint64_t names_us;
@@ -74,6 +75,10 @@ void files_want(struct files *files, const struct core *core, const struct proto
 void files_step(struct files *files, const struct core *core);
 /* The session with peers[i] ended. */
 void files_gone(struct files *files, int i);
+/* peers[i] leaves; `done`: as the run has ended. */
+void files_bye(struct files *files, const struct core *core, int i, bool done);
+/* Has one of those who had the job left for that, and is none of them here? */
+bool files_over(const struct files *files, const struct core *core);
 void files_on_fetch(struct files *files, const struct core *core, int from,
                     const struct proto_fetch *fetch);
 void files_on_give(struct files *files, const struct core *core, int from,
