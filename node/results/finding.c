@@ -17,8 +17,9 @@ findings_bad(const struct findings *findings)
 }
 
 struct finding *
-finding_add(struct findings *findings, const char *cause)
+finding_add(struct findings *findings, const char *cause, const char *remedy, const char *what, ...)
 {
+    va_list args;
     size_t same = 0;
     for (size_t i = 0; i < findings->count; i++)
         same += strcmp(findings->list[i].cause, cause) == 0;
@@ -26,17 +27,11 @@ finding_add(struct findings *findings, const char *cause)
         return NULL;
     struct finding *finding = &findings->list[findings->count++];
     *finding = (struct finding){.cause = cause};
-    return finding;
-}
-
-void
-finding_what(struct finding *finding, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    if (finding)
-        vsnprintf(finding->what, sizeof finding->what, format, args);
+    snprintf(finding->remedy, sizeof finding->remedy, "%s", remedy);
+    va_start(args, what);
+    vsnprintf(finding->what, sizeof finding->what, what, args);
     va_end(args);
+    return finding;
 }
 
 void

@@ -43,10 +43,13 @@ struct facts {
 
 /* Is something wrong? */
 bool findings_bad(const struct findings *findings);
-/* One more, unless there are FINDINGS_OF_CAUSE of this cause; NULL then. */
-struct finding *finding_add(struct findings *findings, const char *cause);
-__attribute__((format(printf, 2, 3))) void finding_what(struct finding *finding, const char *format,
-                                                        ...);
+/* One more, with what is to be done ("": see finding_remedy) and what is wrong. NULL if there are FINDINGS_OF_CAUSE of this
+ * cause. */
+__attribute__((format(printf, 4, 5))) struct finding *finding_add(struct findings *findings,
+                                                                  const char *cause,
+                                                                  const char *remedy,
+                                                                  const char *what, ...);
+/* To a finding, or to NULL, a remedy that has names or numbers. */
 __attribute__((format(printf, 2, 3))) void finding_remedy(struct finding *finding,
                                                           const char *format, ...);
 /* "pc3 (192.168.7.13:20000)", or the address alone. Returns `out`. */

@@ -31,11 +31,9 @@ findings_make(const struct facts *facts, struct findings *out)
         rows[i].find(facts, starved && rows[i].timed ? &timed : out);
     if (!findings_bad(&timed))
         return;
-    struct finding *finding = finding_add(out, "busy");
-    finding_what(finding,
-                 "this machine has too much to do: the doctor hardly got a CPU, and cannot "
-                 "tell who is silent from who is slow");
-    finding_remedy(finding, "Ask again when the load (uptime) has fallen");
+    finding_add(out, "busy", "Ask again when the load (uptime) has fallen",
+                "this machine has too much to do: the doctor hardly got a CPU, and cannot "
+                "tell who is silent from who is slow");
 }
 
 void

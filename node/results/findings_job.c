@@ -6,6 +6,7 @@
 
 #define CLOCK_OFF_NS UINT64_C(60000000000) /* clocks that differ by less are good */
 #define YEAR_2024_NS UINT64_C(1704067200000000000)
+#define ONE_JOB      "Take the same job on all nodes, or another mesh: --set mesh.group=NAME"
 
 /* --- who it is -------------------------------------------------------------------------------- */
 
@@ -14,11 +15,10 @@ static void
 say_identity(struct findings *out, const struct core_contact *a, const struct core_contact *b)
 {
     char one[PROTO_WHO_MAX], two[PROTO_WHO_MAX];
-    struct finding *finding = finding_add(out, "same-identity");
-    finding_what(finding, "%s and %s have the same identity", finding_who(a, one),
-                 finding_who(b, two));
-    finding_remedy(finding, "A folder or virtual machine was copied: delete the file identity in "
-                            "the --out of one, and start that again");
+    finding_add(out, "same-identity",
+                "A folder or virtual machine was copied: delete the file identity in the --out of "
+                "one, and start that again",
+                "%s and %s have the same identity", finding_who(a, one), finding_who(b, two));
 }
 
 void
@@ -58,9 +58,9 @@ cause_routes(const struct facts *facts, struct findings *out)
                 strcmp(a->host, b->host) == 0 || is_own(network, a->host) ||
                 is_own(network, b->host))
                 continue;
-            struct finding *finding = finding_add(out, "two-routes");
-            finding_what(finding, "one node is heard at %s and at %s", a->host, b->host);
-            finding_remedy(finding, "The first that answers is taken; to choose: --interface NAME");
+            struct finding *finding = finding_add(
+                out, "two-routes", "The first that answers is taken; to choose: --interface NAME",
+                "one node is heard at %s and at %s", a->host, b->host);
             if (finding)
                 finding->note = true;
         }
@@ -78,16 +78,13 @@ cause_clock(const struct facts *facts, struct findings *out)
         if (beacon->kind != NETWORK_OURS || facts->now_ns < YEAR_2024_NS ||
             beacon->node.incarnation < facts->now_ns + CLOCK_OFF_NS)
             continue;
-        struct finding *finding = finding_add(out, "clock");
-        finding_what(finding, "the clock of %s is ahead of this machine's by %ju s or more",
-                     beacon->host, (beacon->node.incarnation - facts->now_ns) / 1000000000);
-        finding_remedy(finding, "Set both by the network: timedatectl set-ntp true");
+        finding_add(out, "clock", "Set both by the network: timedatectl set-ntp true",
+                    "the clock of %s is ahead of this machine's by %ju s or more", beacon->host,
+                    (beacon->node.incarnation - facts->now_ns) / 1000000000);
     }
-    if (facts->now_ns < YEAR_2024_NS) {
-        struct finding *finding = finding_add(out, "clock");
-        finding_what(finding, "the clock of this machine is years behind");
-        finding_remedy(finding, "Set it by the network: timedatectl set-ntp true");
-    }
+    if (facts->now_ns < YEAR_2024_NS)
+        finding_add(out, "clock", "Set it by the network: timedatectl set-ntp true",
+                    "the clock of this machine is years behind");
 }
 
 /* --- what it trains --------------------------------------------------------------------------- */
@@ -114,22 +111,18 @@ say_job(const struct facts *facts, struct findings *out, const struct core_conta
     char who[PROTO_WHO_MAX];
     const struct facts_job *job = job_of(facts, contact->hello.job_hash);
     bool run = strcmp(contact->hello.run, facts->run) != 0, data = !run && job && job->data;
-    struct finding *finding = finding_add(out, run    ? "other-run"
-                                               : data ? "other-data"
-                                                      : "other-job");
     finding_who(contact, who);
     if (run)
-        finding_what(finding, "%s trains another run: run.name is '%s' there, '%s' here", who,
-                     contact->hello.run, facts->run);
+        finding_add(out, "other-run", ONE_JOB,
+                    "%s trains another run: run.name is '%s' there, '%s' here", who,
+                    contact->hello.run, facts->run);
     else
-        finding_what(finding, "%s trains another job: %s", who,
-                     job && job->words[0] ? job->words : "its model, training or data differ");
-    if (data)
-        finding_remedy(finding, "Copy the data from there, or start a bare meshnode, which takes "
-                                "them from the mesh");
-    else
-        finding_remedy(finding, "Take the same job on all nodes, or another mesh: --set "
-                                "mesh.group=NAME");
+        finding_add(out, data ? "other-data" : "other-job",
+                    data ? "Copy the data from there, or start a bare meshnode, which takes them "
+                           "from the mesh"
+                         : ONE_JOB,
+                    "%s trains another job: %s", who,
+                    job && job->words[0] ? job->words : "its model, training or data differ");
 }
 
 void
@@ -155,12 +148,11 @@ cause_numerics(const struct facts *facts, struct findings *out)
         const struct core_contact *contact = &facts->status->core.contacts[i];
         if (!has_job(contact) || contact->hello.numerics == facts->numerics)
             continue;
-        struct finding *finding = finding_add(out, "other-numerics");
-        finding_what(finding, "%s computes other bits, with '%s' there and '%s' here",
-                     finding_who(contact, who), contact->hello.kernel,
-                     facts->kernel ? facts->kernel : "");
-        finding_remedy(finding, "Install the same program on both; if it is the same, test the "
-                                "processors");
+        finding_add(out, "other-numerics",
+                    "Install the same program on both; if it is the same, test the processors",
+                    "%s computes other bits, with '%s' there and '%s' here",
+                    finding_who(contact, who), contact->hello.kernel,
+                    facts->kernel ? facts->kernel : "");
     }
 }
 
@@ -179,11 +171,9 @@ cause_jobs(const struct facts *facts, struct findings *out)
         first = first ? first : contact;
         if (contact->hello.job_hash == first->hello.job_hash)
             continue;
-        struct finding *finding = finding_add(out, "two-jobs");
-        finding_what(finding, "%s trains '%s', and %s another job, '%s'", finding_who(first, one),
-                     first->hello.run, finding_who(contact, other), contact->hello.run);
-        finding_remedy(finding, "Take the same job on all nodes, or another mesh: --set "
-                                "mesh.group=NAME");
+        finding_add(out, "two-jobs", ONE_JOB, "%s trains '%s', and %s another job, '%s'",
+                    finding_who(first, one), first->hello.run, finding_who(contact, other),
+                    contact->hello.run);
     }
 }
 
@@ -192,11 +182,8 @@ cause_jobs(const struct facts *facts, struct findings *out)
 static void
 say_machine(struct findings *out, const char *cause, const char *line, const char *remedy)
 {
-    if (!line || !line[0])
-        return;
-    struct finding *finding = finding_add(out, cause);
-    finding_what(finding, "%s", line);
-    finding_remedy(finding, "%s", remedy);
+    if (line && line[0])
+        finding_add(out, cause, remedy, "%s", line);
 }
 
 void

@@ -58,30 +58,27 @@ say_there(struct findings *out, const struct network *network, const struct core
     char who[PROTO_WHO_MAX];
     bool strange = is_v4(contact->at.host) && !line_to(network, contact->at.host);
     bool far = strange || has_no_way(error);
-    struct finding *finding = finding_add(out, far ? "wrong-network" : "tcp-shut-there");
     finding_who(contact, who);
-    if (far) {
-        finding_what(finding, "%s is heard, but no connection gets there (%s)%s", who,
-                     strerror(error), strange ? ": its address is in none of our networks" : "");
-        finding_remedy(finding,
-                       "Give both machines addresses of one network, or a route: ip route "
-                       "get %s",
+    if (far)
+        finding_remedy(finding_add(out, "wrong-network", "",
+                                   "%s is heard, but no connection gets there (%s)%s", who,
+                                   strerror(error),
+                                   strange ? ": its address is in none of our networks" : ""),
+                       "Give both machines addresses of one network, or a route: ip route get %s",
                        contact->at.host);
-        return;
-    }
-    finding_what(finding, "%s is heard, but its TCP port %u is shut (%s)", who,
-                 contact->at.control_port, strerror(error));
-    finding_remedy(finding, "Let TCP %u and the next port through the firewall there",
-                   contact->at.control_port);
+    else
+        finding_remedy(
+            finding_add(out, "tcp-shut-there", "", "%s is heard, but its TCP port %u is shut (%s)",
+                        who, contact->at.control_port, strerror(error)),
+            "Let TCP %u and the next port through the firewall there", contact->at.control_port);
 }
 
 static void
 say_silent(struct findings *out, const struct core_contact *contact)
 {
     char who[PROTO_WHO_MAX];
-    struct finding *finding = finding_add(out, "silent");
-    finding_what(finding, "%s accepts a connection, and says nothing", finding_who(contact, who));
-    finding_remedy(finding, "Does it hang, or has its machine too much to do? Start it again");
+    finding_add(out, "silent", "Does it hang, or has its machine too much to do? Start it again",
+                "%s accepts a connection, and says nothing", finding_who(contact, who));
 }
 
 void
@@ -114,9 +111,9 @@ cause_bulk(const struct facts *facts, struct findings *out)
         const struct network_try *one = try_of(&facts->status->network, contact->at.host, port);
         if (!contact->linked || port == 0 || !one || one->error <= 0)
             continue;
-        struct finding *finding = finding_add(out, "bulk-shut-there");
-        finding_what(finding, "%s answers, but its other TCP port, %u, is shut (%s)",
-                     finding_who(contact, who), port, strerror(one->error));
+        struct finding *finding = finding_add(
+            out, "bulk-shut-there", "", "%s answers, but its other TCP port, %u, is shut (%s)",
+            finding_who(contact, who), port, strerror(one->error));
         finding_remedy(finding, "Let TCP %u and %u through the firewall there",
                        contact->at.control_port, port);
     }
@@ -133,9 +130,9 @@ cause_here(const struct facts *facts, struct findings *out)
         if (!finding_ours(facts, contact) || !contact->linked || contact->greeted ||
             contact->refused || contact->here)
             continue;
-        struct finding *finding = finding_add(out, "tcp-shut-here");
-        finding_what(finding, "%s can be reached, but its connections do not come back",
-                     finding_who(contact, who));
+        struct finding *finding = finding_add(
+            out, "tcp-shut-here", "", "%s can be reached, but its connections do not come back",
+            finding_who(contact, who));
         finding_remedy(
             finding,
             "Let TCP %u and %u through the firewall of this machine; behind NAT, forward "
@@ -155,16 +152,13 @@ cause_refused(const struct facts *facts, struct findings *out)
         bool full = contact->refused == PROTO_REFUSE_FULL;
         if (!contact->refused || contact->refused == PROTO_REFUSE_MESH)
             continue;
-        struct finding *finding = finding_add(out, full ? "full" : "refused");
         finding_who(contact, who);
-        if (full) {
-            finding_what(finding, "%s takes nobody in: the mesh is full with %d nodes", who,
-                         PROTO_PEERS_MAX);
-            finding_remedy(finding, "End a node, or begin another mesh: --set mesh.group=NAME");
-        } else {
-            finding_what(finding, "%s refuses this node: it has '%s'", who, contact->theirs);
-            finding_remedy(finding, "Start it again with the same program and job");
-        }
+        if (full)
+            finding_add(out, "full", "End a node, or begin another mesh: --set mesh.group=NAME",
+                        "%s takes nobody in: the mesh is full with %d nodes", who, PROTO_PEERS_MAX);
+        else
+            finding_add(out, "refused", "Start it again with the same program and job",
+                        "%s refuses this node: it has '%s'", who, contact->theirs);
     }
 }
 
@@ -176,12 +170,14 @@ say_unreached(struct findings *out, const struct network *network, const struct 
 {
     const struct network_line *line = line_to(network, name->address);
     bool far = has_no_way(error), bridge = line && line->managed;
-    struct finding *finding = finding_add(out, bridge       ? "name-bridge"
-                                               : far        ? "name-no-route"
-                                               : error == 0 ? "name-silent"
-                                                            : "name-shut");
-    finding_what(finding, "%s (--peer), %s: %s", given, name->address,
-                 error == 0 ? "accepts a connection, but no meshnode answers" : strerror(error));
+    struct finding *finding =
+        finding_add(out,
+                    bridge       ? "name-bridge"
+                    : far        ? "name-no-route"
+                    : error == 0 ? "name-silent"
+                                 : "name-shut",
+                    "", "%s (--peer), %s: %s", given, name->address,
+                    error == 0 ? "accepts a connection, but no meshnode answers" : strerror(error));
     if (bridge)
         finding_remedy(finding,
                        "%s is the network of containers on this machine: name the address that the "
@@ -214,15 +210,13 @@ say_name(struct findings *out, const struct network *network, const struct netwo
     const struct network_try *one = try_of(network, name->address, name->given.control_port);
     parse_endpoint_text(&name->given, given);
     if (name->failed || name->pending) {
-        struct finding *finding = finding_add(out, name->failed ? "name-unknown" : "name-slow");
-        finding_what(finding, "%s (--peer): %s", given,
-                     name->failed ? "nobody knows this name" : "no name server answers");
-        finding_remedy(finding, "Name the address instead, or add the name to /etc/hosts");
+        finding_add(out, name->failed ? "name-unknown" : "name-slow",
+                    "Name the address instead, or add the name to /etc/hosts", "%s (--peer): %s",
+                    given, name->failed ? "nobody knows this name" : "no name server answers");
     } else if (name->loopback && !is_localhost(name->given.host)) {
-        struct finding *finding = finding_add(out, "name-loopback");
-        finding_what(finding, "%s (--peer) is %s here, which is this machine itself", given,
-                     name->address);
-        finding_remedy(finding, "Name the address instead, or correct the name in /etc/hosts");
+        finding_add(out, "name-loopback",
+                    "Name the address instead, or correct the name in /etc/hosts",
+                    "%s (--peer) is %s here, which is this machine itself", given, name->address);
     } else if (one) {
         say_unreached(out, network, name, given, one->error);
     }

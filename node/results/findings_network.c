@@ -9,7 +9,7 @@ void
 cause_start(const struct facts *facts, struct findings *out)
 {
     if (facts->failed)
-        finding_what(finding_add(out, "no-start"), "%s", facts->failed);
+        finding_add(out, "no-start", "", "%s", facts->failed);
 }
 
 /* --- interfaces ------------------------------------------------------------------------------- */
@@ -75,22 +75,21 @@ best_unused(const struct network *network)
 }
 
 static void
-say_line(struct finding *finding, const struct network_line *line)
+say_line(struct findings *out, const struct network_line *line)
 {
-    if (!line) {
-        finding_what(finding, "this machine has no network interface but loopback");
-        finding_remedy(finding, "Plug in a network card, or load its driver");
-    } else if (!line->up) {
-        finding_what(finding, "no network: %s is switched off", line->name);
-        finding_remedy(finding, "ip link set %s up, and give it an address", line->name);
-    } else if (!line->carrier) {
-        finding_what(finding, "no network: %s has no carrier", line->name);
-        finding_remedy(finding, "Plug in its cable, or connect to the Wi-Fi");
-    } else {
-        finding_what(finding, "no network: %s has no address", line->name);
-        finding_remedy(finding, "Is a DHCP server there? Else: ip addr add ADDRESS/24 dev %s",
-                       line->name);
-    }
+    static const char cause[] = "no-network";
+    if (!line)
+        finding_add(out, cause, "Plug in a network card, or load its driver",
+                    "this machine has no network interface but loopback");
+    else if (!line->up)
+        finding_remedy(finding_add(out, cause, "", "no network: %s is switched off", line->name),
+                       "ip link set %s up, and give it an address", line->name);
+    else if (!line->carrier)
+        finding_add(out, cause, "Plug in its cable, or connect to the Wi-Fi",
+                    "no network: %s has no carrier", line->name);
+    else
+        finding_remedy(finding_add(out, cause, "", "no network: %s has no address", line->name),
+                       "Is a DHCP server there? Else: ip addr add ADDRESS/24 dev %s", line->name);
 }
 
 void
@@ -100,13 +99,13 @@ cause_network(const struct facts *facts, struct findings *out)
         return;
     if (!is_only(facts, is_any)) {
         if (!loopback_suffices(facts))
-            say_line(finding_add(out, "no-network"), best_unused(&facts->status->network));
+            say_line(out, best_unused(&facts->status->network));
     } else if (is_only(facts, is_managed) && !loopback_suffices(facts)) {
-        struct finding *finding = finding_add(out, "bridge");
-        finding_what(finding, "the only networks are those of containers on this machine: %s",
-                     facts->status->interfaces);
-        finding_remedy(finding, "Connect it to the network of the others; a container needs "
-                                "--network host, or --peer HOST:PORT");
+        finding_add(out, "bridge",
+                    "Connect it to the network of the others; a container needs "
+                    "--network host, or --peer HOST:PORT",
+                    "the only networks are those of containers on this machine: %s",
+                    facts->status->interfaces);
     }
 }
 
@@ -126,8 +125,9 @@ cause_broadcast(const struct facts *facts, struct findings *out)
     if (!facts->status || !is_only(facts, is_mute) || name_answers(&facts->status->network) ||
         loopback_suffices(facts))
         return;
-    struct finding *finding = finding_add(out, "no-broadcast");
-    finding_what(finding, "%s carries no broadcasts, as a VPN does not", facts->status->names);
+    struct finding *finding =
+        finding_add(out, "no-broadcast", "", "%s carries no broadcasts, as a VPN does not",
+                    facts->status->names);
     finding_remedy(finding, "Name one of the nodes: --peer ADDRESS:%d", MESH_PORT_FIRST);
 }
 
@@ -174,17 +174,16 @@ told_group(const struct core_status *core, const char *host, uint16_t port)
 static void
 say_group(struct findings *out, const char *who, const char *group)
 {
-    struct finding *finding = finding_add(out, "other-group");
-    if (group)
-        finding_what(finding, "%s is of another mesh: its mesh.group is '%s'", who, group);
+    static const char cause[] = "other-group";
+    if (!group)
+        finding_add(out, cause, "Give all nodes the same: --set mesh.group=NAME",
+                    "%s is of another mesh: its mesh.group is another one", who);
     else
-        finding_what(finding, "%s is of another mesh: its mesh.group is another one", who);
-    if (group && group[0])
-        finding_remedy(finding, "To join it: --set mesh.group=%s", group);
-    else
-        finding_remedy(finding, "%s",
-                       group ? "To join it, leave mesh.group out"
-                             : "Give all nodes the same: --set mesh.group=NAME");
+        finding_remedy(finding_add(out, cause, "", "%s is of another mesh: its mesh.group is '%s'",
+                                   who, group),
+                       group[0] ? "To join it: --set mesh.group=%s"
+                                : "To join it, leave mesh.group out%s",
+                       group);
 }
 
 void
@@ -218,10 +217,8 @@ cause_version(const struct facts *facts, struct findings *out)
     for (size_t i = 0; i < network->beacon_count; i++) {
         if (network->beacons[i].kind != NETWORK_OTHER_VERSION)
             continue;
-        struct finding *finding = finding_add(out, "other-version");
-        finding_what(finding, "%s speaks another version of the protocol",
-                     network->beacons[i].host);
-        finding_remedy(finding, "Install the same meshnode on both machines");
+        finding_add(out, "other-version", "Install the same meshnode on both machines",
+                    "%s speaks another version of the protocol", network->beacons[i].host);
     }
 }
 
@@ -259,12 +256,11 @@ cause_unheard(const struct facts *facts, struct findings *out)
         if (beacon->kind != NETWORK_UNHEARD || is_known(status, beacon))
             continue;
         bool near = is_near(&status->network, beacon->host);
-        struct finding *finding = finding_add(out, near ? "udp-shut-here" : "other-network");
-        finding_what(finding,
-                     near ? "the beacons of %s:%u arrive, but a firewall of this machine "
-                            "drops them"
-                          : "%s:%u is on the same cable, but in another network",
-                     beacon->host, beacon->port);
+        struct finding *finding = finding_add(
+            out, near ? "udp-shut-here" : "other-network", "",
+            near ? "the beacons of %s:%u arrive, but a firewall of this machine drops them"
+                 : "%s:%u is on the same cable, but in another network",
+            beacon->host, beacon->port);
         if (near)
             finding_remedy(finding, "Let UDP %u and TCP %u and %u through it", status->beacon_port,
                            status->control_port, status->bulk_port);
@@ -281,8 +277,8 @@ cause_nobody(const struct facts *facts, struct findings *out)
     if (!status || findings_bad(out) || status->network.beacon_count > 0 ||
         status->core.contact_count > 0)
         return;
-    struct finding *finding = finding_add(out, "nobody");
-    finding_what(finding, "nobody is heard on %s", status->interfaces);
+    struct finding *finding =
+        finding_add(out, "nobody", "", "nobody is heard on %s", status->interfaces);
     finding_remedy(
         finding,
         "Start meshnode on another machine of this network. Firewalls must let UDP %u and "
