@@ -63,10 +63,6 @@ int safetensors_take(const struct safetensors_file *file, size_t first, size_t e
 void safetensors_close(struct safetensors_file **file);
 /* How the names of the file were taken, if they are not the model's; else empty. */
 const char *safetensors_said(const struct safetensors_file *file);
-/* The same from memory; `name` stands for the file in `why`. data[have] is the beginning of a file of `size` bytes, at
- * least its header unless that is too long; all of it unless the file is too long for the model, which then is said. */
-int safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t size,
-                      const struct nn_model *model, float *params, struct why *why);
 
 struct json_t;
 /* Sets *out to the metadata of any safetensors file: a JSON object of strings, empty if there are none. The caller

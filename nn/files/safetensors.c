@@ -1,7 +1,6 @@
 /* safetensors.c - parameters as a file that the safetensors library and PyTorch read. Format: files.h. */
 #include "nn/files.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -444,24 +443,6 @@ parse_places(struct reading *r, const uint8_t *data, size_t have, size_t size, s
     free(r->names);
     for (size_t i = 0; !rc && i < nn_tensor_count(r->model); i++)
         begin[i] += LENGTH + (size_t)length;
-    return rc;
-}
-
-int
-safetensors_parse(const char *name, const uint8_t *data, size_t have, size_t size,
-                  const struct nn_model *model, float *params, struct why *why)
-{
-    struct why said;
-    struct reading r = {.name = name, .model = model, .said = &said, .why = why};
-    size_t *begin = calloc(nn_tensor_count(model) + 1, sizeof *begin);
-    int rc =
-        begin ? parse_places(&r, data, have, size, begin) : refuse_file(&r, -ENOMEM, "no memory");
-    assert(rc || have == size);
-    for (size_t i = 0; !rc && i < nn_tensor_count(model); i++) {
-        const struct nn_tensor *tensor = nn_tensor(model, i);
-        memcpy(params + tensor->first, data + begin[i], tensor->count * sizeof(float));
-    }
-    free(begin);
     return rc;
 }
 
