@@ -43,8 +43,8 @@ struct facts {
 
 /* Is something wrong? */
 bool findings_bad(const struct findings *findings);
-/* One more, with what is to be done ("": see finding_remedy) and what is wrong. NULL if there are FINDINGS_OF_CAUSE of this
- * cause. */
+/* One more, with what is to be done ("": see finding_remedy) and what is wrong. NULL if there are FINDINGS_OF_CAUSE of
+ * this cause. */
 __attribute__((format(printf, 4, 5))) struct finding *finding_add(struct findings *findings,
                                                                   const char *cause,
                                                                   const char *remedy,

@@ -4,22 +4,49 @@
 #include <stdio.h>
 #include <string.h>
 
-struct row {
-    findings_of *find;
-    bool alone; /* it explains why a node is alone */
-    bool timed; /* somebody may only have been slow, or this program */
+enum {
+    ALONE = 1,   /* it explains why a node is alone */
+    TIMED = 2,   /* somebody may only have been slow, or this program */
+    OFFLINE = 4, /* there need be no network */
 };
 
-static const struct row rows[] = {
-    {cause_start, true, false},     {cause_network, true, false}, {cause_broadcast, false, false},
-    {cause_group, true, false},     {cause_version, true, false}, {cause_there, false, true},
-    {cause_bulk, false, true},      {cause_here, false, true},    {cause_refused, false, false},
-    {cause_names, false, true},     {cause_unheard, false, true}, {cause_nobody, false, true},
-    {cause_identity, true, false},  {cause_clock, false, false},  {cause_job, false, false},
-    {cause_numerics, false, false}, {cause_jobs, false, false},   {cause_machine, false, false},
-    {cause_routes, false, false},
+static const struct row {
+    findings_of *find;
+    findings_of_contact *of; /* of each contact */
+    unsigned is;
+} rows[] = {
+    {cause_start, NULL, ALONE | OFFLINE},
+    {cause_network, NULL, ALONE},
+    {cause_broadcast, NULL, 0},
+    {cause_group, NULL, ALONE},
+    {cause_version, NULL, ALONE},
+    {NULL, cause_there, TIMED},
+    {NULL, cause_bulk, TIMED},
+    {NULL, cause_here, TIMED},
+    {NULL, cause_refused, 0},
+    {cause_names, NULL, TIMED},
+    {cause_unheard, NULL, TIMED},
+    {cause_nobody, NULL, TIMED},
+    {cause_identity, NULL, ALONE},
+    {cause_clock, NULL, 0},
+    {NULL, cause_job, 0},
+    {NULL, cause_numerics, 0},
+    {cause_jobs, NULL, 0},
+    {cause_machine, NULL, OFFLINE},
+    {cause_routes, NULL, 0},
 };
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+
+static void
+judge(const struct row *row, const struct facts *facts, struct findings *out)
+{
+    if (!facts->status && !(row->is & OFFLINE))
+        return;
+    if (row->find)
+        row->find(facts, out);
+    for (size_t i = 0; row->of && i < facts->status->core.contact_count; i++)
+        row->of(facts, &facts->status->core.contacts[i], out);
+}
 
 void
 findings_make(const struct facts *facts, struct findings *out)
@@ -28,7 +55,7 @@ findings_make(const struct facts *facts, struct findings *out)
     bool starved = facts->status && facts->status->network.starved;
     out->count = timed.count = 0;
     for (size_t i = 0; i < ROW_COUNT; i++)
-        rows[i].find(facts, starved && rows[i].timed ? &timed : out);
+        judge(&rows[i], facts, starved && (rows[i].is & TIMED) ? &timed : out);
     if (!findings_bad(&timed))
         return;
     finding_add(out, "busy", "Ask again when the load (uptime) has fallen",
@@ -42,8 +69,8 @@ findings_alone(const struct mesh_status *status, struct findings *out)
     struct facts facts = {.status = status};
     out->count = 0;
     for (size_t i = 0; i < ROW_COUNT; i++)
-        if (rows[i].alone)
-            rows[i].find(&facts, out);
+        if (rows[i].is & ALONE)
+            judge(&rows[i], &facts, out);
 }
 
 bool

@@ -22,6 +22,8 @@ bool findings_news(struct findings_said *said, const struct finding *finding);
 void findings_line(const struct finding *finding, char *out, size_t size);
 
 typedef void findings_of(const struct facts *facts, struct findings *out);
+typedef void findings_of_contact(const struct facts *facts, const struct core_contact *contact,
+                                 struct findings *out);
 /* findings.c: busy, in the place of what only time told */
 /* findings_network.c: no-start, no-network, bridge, no-broadcast, other-group, other-version, other-network,
  * udp-shut-here, nobody */
@@ -29,10 +31,11 @@ findings_of cause_start, cause_network, cause_broadcast, cause_group, cause_vers
     cause_nobody;
 /* findings_legs.c: tcp-shut-there, wrong-network, bulk-shut-there, tcp-shut-here, silent, full, refused; name-unknown,
  * name-slow, name-loopback, name-shut, name-bridge, name-no-route, name-silent */
-findings_of cause_there, cause_bulk, cause_here, cause_refused, cause_names;
+findings_of cause_names;
+findings_of_contact cause_there, cause_bulk, cause_here, cause_refused;
 /* findings_job.c: same-identity, two-routes, clock, other-run, other-job, other-data, other-numerics, two-jobs,
  * descriptors, check, memory, out, cache */
-findings_of cause_identity, cause_routes, cause_clock, cause_job, cause_numerics, cause_jobs,
-    cause_machine;
+findings_of cause_identity, cause_routes, cause_clock, cause_jobs, cause_machine;
+findings_of_contact cause_job, cause_numerics;
 
 #endif

@@ -24,7 +24,7 @@ say_identity(struct findings *out, const struct core_contact *a, const struct co
 void
 cause_identity(const struct facts *facts, struct findings *out)
 {
-    size_t count = facts->status ? facts->status->core.contact_count : 0;
+    size_t count = facts->status->core.contact_count;
     for (size_t i = 0; i < count; i++)
         for (size_t k = i + 1; k < count; k++) {
             const struct core_contact *a = &facts->status->core.contacts[i],
@@ -48,8 +48,6 @@ is_own(const struct network *network, const char *host)
 void
 cause_routes(const struct facts *facts, struct findings *out)
 {
-    if (!facts->status)
-        return;
     const struct network *network = &facts->status->network;
     for (size_t i = 0; i < network->beacon_count; i++)
         for (size_t k = i + 1; k < network->beacon_count; k++) {
@@ -70,7 +68,7 @@ cause_routes(const struct facts *facts, struct findings *out)
 void
 cause_clock(const struct facts *facts, struct findings *out)
 {
-    if (!facts->status || facts->now_ns == 0)
+    if (facts->now_ns == 0)
         return;
     const struct network *network = &facts->status->network;
     for (size_t i = 0; i < network->beacon_count; i++) {
@@ -126,34 +124,23 @@ say_job(const struct facts *facts, struct findings *out, const struct core_conta
 }
 
 void
-cause_job(const struct facts *facts, struct findings *out)
+cause_job(const struct facts *facts, const struct core_contact *contact, struct findings *out)
 {
-    if (!facts->status || !facts->run)
-        return;
-    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
-        const struct core_contact *contact = &facts->status->core.contacts[i];
-        if (has_job(contact) && (strcmp(contact->hello.run, facts->run) != 0 ||
-                                 contact->hello.job_hash != facts->job_hash))
-            say_job(facts, out, contact);
-    }
+    if (facts->run && has_job(contact) &&
+        (strcmp(contact->hello.run, facts->run) != 0 || contact->hello.job_hash != facts->job_hash))
+        say_job(facts, out, contact);
 }
 
 void
-cause_numerics(const struct facts *facts, struct findings *out)
+cause_numerics(const struct facts *facts, const struct core_contact *contact, struct findings *out)
 {
     char who[PROTO_WHO_MAX];
-    if (!facts->status || facts->numerics == 0)
+    if (facts->numerics == 0 || !has_job(contact) || contact->hello.numerics == facts->numerics)
         return;
-    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
-        const struct core_contact *contact = &facts->status->core.contacts[i];
-        if (!has_job(contact) || contact->hello.numerics == facts->numerics)
-            continue;
-        finding_add(out, "other-numerics",
-                    "Install the same program on both; if it is the same, test the processors",
-                    "%s computes other bits, with '%s' there and '%s' here",
-                    finding_who(contact, who), contact->hello.kernel,
-                    facts->kernel ? facts->kernel : "");
-    }
+    finding_add(out, "other-numerics",
+                "Install the same program on both; if it is the same, test the processors",
+                "%s computes other bits, with '%s' there and '%s' here", finding_who(contact, who),
+                contact->hello.kernel, facts->kernel ? facts->kernel : "");
 }
 
 /* Without a job of our own: do those that are heard train one? */
@@ -162,7 +149,7 @@ cause_jobs(const struct facts *facts, struct findings *out)
 {
     const struct core_contact *first = NULL;
     char one[PROTO_WHO_MAX], other[PROTO_WHO_MAX];
-    if (!facts->status || facts->run)
+    if (facts->run)
         return;
     for (size_t i = 0; i < facts->status->core.contact_count; i++) {
         const struct core_contact *contact = &facts->status->core.contacts[i];

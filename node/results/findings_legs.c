@@ -82,84 +82,64 @@ say_silent(struct findings *out, const struct core_contact *contact)
 }
 
 void
-cause_there(const struct facts *facts, struct findings *out)
+cause_there(const struct facts *facts, const struct core_contact *contact, struct findings *out)
 {
-    if (!facts->status)
-        return;
     const struct network *network = &facts->status->network;
-    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
-        const struct core_contact *contact = &facts->status->core.contacts[i];
-        const struct network_try *one = try_of(network, contact->at.host, contact->at.control_port);
-        if (!finding_ours(facts, contact) || contact->linked || contact->refused || !one)
-            continue;
-        if (one->error > 0)
-            say_there(out, network, contact, one->error);
-        else if (!contact->greeted)
-            say_silent(out, contact);
-    }
+    const struct network_try *one = try_of(network, contact->at.host, contact->at.control_port);
+    if (!finding_ours(facts, contact) || contact->linked || contact->refused || !one)
+        return;
+    if (one->error > 0)
+        say_there(out, network, contact, one->error);
+    else if (!contact->greeted)
+        say_silent(out, contact);
 }
 
 void
-cause_bulk(const struct facts *facts, struct findings *out)
+cause_bulk(const struct facts *facts, const struct core_contact *contact, struct findings *out)
 {
     char who[PROTO_WHO_MAX];
-    if (!facts->status)
+    uint16_t port = contact->hello.bulk_port;
+    const struct network_try *one = try_of(&facts->status->network, contact->at.host, port);
+    if (!contact->linked || port == 0 || !one || one->error <= 0)
         return;
-    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
-        const struct core_contact *contact = &facts->status->core.contacts[i];
-        uint16_t port = contact->hello.bulk_port;
-        const struct network_try *one = try_of(&facts->status->network, contact->at.host, port);
-        if (!contact->linked || port == 0 || !one || one->error <= 0)
-            continue;
-        struct finding *finding = finding_add(
-            out, "bulk-shut-there", "", "%s answers, but its other TCP port, %u, is shut (%s)",
-            finding_who(contact, who), port, strerror(one->error));
-        finding_remedy(finding, "Let TCP %u and %u through the firewall there",
-                       contact->at.control_port, port);
-    }
+    struct finding *finding = finding_add(out, "bulk-shut-there", "",
+                                          "%s answers, but its other TCP port, %u, is shut (%s)",
+                                          finding_who(contact, who), port, strerror(one->error));
+    finding_remedy(finding, "Let TCP %u and %u through the firewall there",
+                   contact->at.control_port, port);
 }
 
 void
-cause_here(const struct facts *facts, struct findings *out)
+cause_here(const struct facts *facts, const struct core_contact *contact, struct findings *out)
 {
     char who[PROTO_WHO_MAX];
-    if (!facts->status)
+    if (!finding_ours(facts, contact) || !contact->linked || contact->greeted || contact->refused ||
+        contact->here)
         return;
-    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
-        const struct core_contact *contact = &facts->status->core.contacts[i];
-        if (!finding_ours(facts, contact) || !contact->linked || contact->greeted ||
-            contact->refused || contact->here)
-            continue;
-        struct finding *finding = finding_add(
-            out, "tcp-shut-here", "", "%s can be reached, but its connections do not come back",
-            finding_who(contact, who));
-        finding_remedy(
-            finding,
-            "Let TCP %u and %u through the firewall of this machine; behind NAT, forward "
-            "both",
-            facts->status->control_port, facts->status->bulk_port);
-    }
+    struct finding *finding = finding_add(out, "tcp-shut-here", "",
+                                          "%s can be reached, but its connections do not come back",
+                                          finding_who(contact, who));
+    finding_remedy(finding,
+                   "Let TCP %u and %u through the firewall of this machine; behind NAT, forward "
+                   "both",
+                   facts->status->control_port, facts->status->bulk_port);
 }
 
 void
-cause_refused(const struct facts *facts, struct findings *out)
+cause_refused(const struct facts *facts, const struct core_contact *contact, struct findings *out)
 {
     char who[PROTO_WHO_MAX];
-    if (!facts->status)
+    bool full = contact->refused == PROTO_REFUSE_FULL;
+    (void)facts;
+    if (!contact->refused || contact->refused == PROTO_REFUSE_MESH)
         return;
-    for (size_t i = 0; i < facts->status->core.contact_count; i++) {
-        const struct core_contact *contact = &facts->status->core.contacts[i];
-        bool full = contact->refused == PROTO_REFUSE_FULL;
-        if (!contact->refused || contact->refused == PROTO_REFUSE_MESH)
-            continue;
-        finding_who(contact, who);
-        if (full)
-            finding_add(out, "full", "End a node, or begin another mesh: --set mesh.group=NAME",
-                        "%s takes nobody in: the mesh is full with %d nodes", who, PROTO_PEERS_MAX);
-        else
-            finding_add(out, "refused", "Start it again with the same program and job",
-                        "%s refuses this node: it has '%s'", who, contact->theirs);
-    }
+    finding_who(contact, who);
+    if (full)
+        finding_add(out, "full", "End a node, or begin another mesh: --set mesh.group=NAME",
+                    "%s takes nobody in: the mesh is full with %d nodes", who, PROTO_PEERS_MAX);
+    else
+        finding_add(out, "refused", "Start it again with the same program and job",
+                    "%s refuses this node: it has '%s'", who, contact->theirs);
 }
 
 /* --- names that were given -------------------------------------------------------------------- */
@@ -241,8 +221,6 @@ is_here(const struct core_status *core, const struct network *network,
 void
 cause_names(const struct facts *facts, struct findings *out)
 {
-    if (!facts->status)
-        return;
     const struct network *network = &facts->status->network;
     for (size_t i = 0; i < network->name_count; i++) {
         const struct network_name *name = &network->names[i];

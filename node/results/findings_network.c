@@ -95,8 +95,6 @@ say_line(struct findings *out, const struct network_line *line)
 void
 cause_network(const struct facts *facts, struct findings *out)
 {
-    if (!facts->status)
-        return;
     if (!is_only(facts, is_any)) {
         if (!loopback_suffices(facts))
             say_line(out, best_unused(&facts->status->network));
@@ -122,7 +120,7 @@ name_answers(const struct network *network)
 void
 cause_broadcast(const struct facts *facts, struct findings *out)
 {
-    if (!facts->status || !is_only(facts, is_mute) || name_answers(&facts->status->network) ||
+    if (!is_only(facts, is_mute) || name_answers(&facts->status->network) ||
         loopback_suffices(facts))
         return;
     struct finding *finding =
@@ -190,8 +188,6 @@ void
 cause_group(const struct facts *facts, struct findings *out)
 {
     char who[PROTO_WHO_MAX];
-    if (!facts->status)
-        return;
     const struct network *network = &facts->status->network;
     const struct core_status *core = &facts->status->core;
     bool alone = !any_ours(facts);
@@ -211,8 +207,6 @@ cause_group(const struct facts *facts, struct findings *out)
 void
 cause_version(const struct facts *facts, struct findings *out)
 {
-    if (!facts->status)
-        return;
     const struct network *network = &facts->status->network;
     for (size_t i = 0; i < network->beacon_count; i++) {
         if (network->beacons[i].kind != NETWORK_OTHER_VERSION)
@@ -251,7 +245,7 @@ void
 cause_unheard(const struct facts *facts, struct findings *out)
 {
     const struct mesh_status *status = facts->status;
-    for (size_t i = 0; status && i < status->network.beacon_count; i++) {
+    for (size_t i = 0; i < status->network.beacon_count; i++) {
         const struct network_beacon *beacon = &status->network.beacons[i];
         if (beacon->kind != NETWORK_UNHEARD || is_known(status, beacon))
             continue;
@@ -274,8 +268,7 @@ void
 cause_nobody(const struct facts *facts, struct findings *out)
 {
     const struct mesh_status *status = facts->status;
-    if (!status || findings_bad(out) || status->network.beacon_count > 0 ||
-        status->core.contact_count > 0)
+    if (findings_bad(out) || status->network.beacon_count > 0 || status->core.contact_count > 0)
         return;
     struct finding *finding =
         finding_add(out, "nobody", "", "nobody is heard on %s", status->interfaces);
