@@ -142,9 +142,6 @@ fi
 
 # The ports are not forwarded: n1 reaches n0, n0 cannot call back. Both say so, with address and port.
 WHERE[n1]="ip netns exec $NETNS_TAG-in"
-says() { # NAME PATTERN
-    grep -Eq "$2" "$WORK/$1.log"
-}
 rm -rf "$WORK"/n[01]
 node n0 "$WORK/job.yaml" --peers 2 --interface eth0
 node n1 "$WORK/job.yaml" --peers 2 --peer 10.77.0.1:20000

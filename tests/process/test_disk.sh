@@ -64,10 +64,6 @@ has_checkpoint() {
     compgen -G "$WORK/b/checkpoint-*[0-9]" >/dev/null # not one that is being written
 }
 
-says() { # NAME PATTERN
-    grep -q -e "$2" "$WORK/$1.log"
-}
-
 # Steps that a and b did while the disk was full; neither had ended.
 full_for_long() {
     local from=$EPOCHSECONDS since

@@ -116,13 +116,3 @@ finished 60 h i
 same_hash one-onebit h i
 grep -q "resumed at step" "$WORK/h.log" || fail "h did not resume"
 echo "all were killed within a span, and came back: the same"
-
-# Refused, each in one line that names the remedy.
-refused() { # WORDS OPTION ...
-    refuses "$1" check "$WORK/job.yaml" "${@:2}"
-}
-refused "mesh.audit" --set mesh.compress=onebit --set mesh.audit=0.1
-refused "compress_warmup = 1" --set mesh.compress=randk --set mesh.compress_warmup=0
-refused "compress_span" --set mesh.compress=int8 --set mesh.compress_span=8
-refused "compress_span" --set mesh.compress=topk --set mesh.compress_span=0
-echo "combinations that cannot be are refused"

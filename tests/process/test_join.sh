@@ -14,10 +14,6 @@ bare() { # NAME [OPTION ...]: a node in an empty folder, with an empty home
     PID[$name]=$!
 }
 
-says() { # NAME PATTERN
-    grep -Eq -- "$2" "$WORK/$1.log"
-}
-
 MODEL="model: [dense: 8, relu, dense: 2]"
 TRAIN="train: {batch: 24, steps: 40, epochs: 1000, eval_every: 0}"
 

@@ -3,10 +3,6 @@
 # same name. Both wait for a second node, so neither may take a step.
 . "$(dirname "$0")/../support/process.sh"
 
-says() { # NAME PATTERN
-    grep -Eiq "$2" "$WORK/$1.log"
-}
-
 stopped() { # NAME: interrupted by us, as exit status 130 says
     local status
     kill -INT "${PID[$1]}"

@@ -14,10 +14,6 @@ for index in 0 1 2; do
 done
 WHERE[lonely]=${WHERE[n2]}
 
-says() { # NAME PATTERN
-    grep -Eq "$2" "$WORK/$1.log"
-}
-
 said() { # NAME PATTERN: once
     local count
     count=$(grep -Ec "$2" "$WORK/$1.log")

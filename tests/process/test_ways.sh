@@ -63,9 +63,6 @@ echo "from no servers to two, when another node led: the same"
 
 node e "$WORK/job.yaml" --peers 2 --set mesh.bucket=65536
 node f "$WORK/job.yaml" --peers 2 --set mesh.bucket=131072
-says() { # NAME PATTERN
-    grep -q "$2" "$WORK/$1.log"
-}
 wait_until 20 "e to refuse f" says e "trains another job: mesh.bucket is 131072 there, 65536 here"
 wait_until 20 "f to refuse e" says f "trains another job: mesh.bucket is 65536 there, 131072 here"
 [ "$(steps_done e)$(steps_done f)" = 00 ] || fail "they trained together with other buckets"

@@ -78,6 +78,7 @@ static const struct {
     {"train: {learning: 1}\n", "unknown key train.learning|expected one of loss epochs"},
     {"mesh: {sync: fast}\n", "mesh.sync = fast|expected bsp"},
     {"mesh: {compress: zip}\n", "mesh.compress = zip|expected none, int16, int8"},
+    {"mesh: {compress_span: 0}\n", "mesh.compress_span = 0"},
     {"data: {private: yes}\n", "unknown key data.private"},
     {"run: {\"na\\x1b[31mme\": x}\n", "unknown key run.na\\x1b[31mme"},
     /* values */
