@@ -38,7 +38,7 @@ static const struct row {
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
 static void
-judge(const struct row *row, const struct facts *facts, struct findings *out)
+judge_row(const struct row *row, const struct facts *facts, struct findings *out)
 {
     if (!facts->status && !(row->is & OFFLINE))
         return;
@@ -55,7 +55,7 @@ findings_make(const struct facts *facts, struct findings *out)
     bool starved = facts->status && facts->status->network.starved;
     out->count = timed.count = 0;
     for (size_t i = 0; i < ROW_COUNT; i++)
-        judge(&rows[i], facts, starved && (rows[i].is & TIMED) ? &timed : out);
+        judge_row(&rows[i], facts, starved && (rows[i].is & TIMED) ? &timed : out);
     if (!findings_bad(&timed))
         return;
     finding_add(out, "busy", "Ask again when the load (uptime) has fallen",
@@ -70,7 +70,7 @@ findings_alone(const struct mesh_status *status, struct findings *out)
     out->count = 0;
     for (size_t i = 0; i < ROW_COUNT; i++)
         if (rows[i].is & ALONE)
-            judge(&rows[i], &facts, out);
+            judge_row(&rows[i], &facts, out);
 }
 
 bool
