@@ -176,7 +176,7 @@ static inline ivec
 lower(vec x)
 {
     ivec q = __builtin_convertvector(x, ivec);
-    return q + (ivec)(__builtin_convertvector(q, vec) > x);
+    return (ivec)((uvec)q + (uvec)(__builtin_convertvector(q, vec) > x));
 }
 
 static inline uvec

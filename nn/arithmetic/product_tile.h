@@ -316,7 +316,7 @@ add_integers(int rows, int vectors, vec s[ROWS][VECTORS], int32_t *q)
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vectors; j++)
-            *(ivec *)(q + i * COLUMNS + j * LANES) += (ivec)s[i][j];
+            *(uvec *)(q + i * COLUMNS + j * LANES) += (uvec)s[i][j];
     }
 }
 

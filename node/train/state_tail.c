@@ -27,7 +27,8 @@ state_tail_add(int32_t *tail, uint64_t rows, const struct nn_result *result)
     tail[TAIL_SAMPLES] += (int32_t)rows;
     tail[TAIL_CORRECT] += (int32_t)result->correct;
     for (int i = 0; i < 3; i++)
-        tail[TAIL_LOSS + i] += (int32_t)(loss >> (i * LIMB_BITS) & ((1 << LIMB_BITS) - 1));
+        tail[TAIL_LOSS + i] = (int32_t)((uint32_t)tail[TAIL_LOSS + i] +
+                                        (loss >> (i * LIMB_BITS) & ((1u << LIMB_BITS) - 1)));
 }
 
 uint64_t

@@ -523,10 +523,12 @@ sent_at(const struct lone *lone, uint64_t back)
 static bool
 is_of(const struct lone_sent *sent, unsigned id, enum proto_type type, unsigned objects)
 {
+    if (sent->to != id || sent->msg.type != type)
+        return false;
     unsigned object = type == PROTO_FETCH  ? 1u << sent->msg.fetch.object
                       : type == PROTO_GIVE ? 1u << sent->msg.give.object
                                            : UINT_MAX;
-    return sent->to == id && sent->msg.type == type && (object & objects);
+    return (object & objects) != 0;
 }
 
 static const struct lone_sent *

@@ -265,7 +265,7 @@ TEST(labels_of_every_source_are_those_of_the_model)
     static const char name[][DATA_NAME_SIZE] = {"b", "unused", "a"};
     static const char digit[][DATA_NAME_SIZE] = {"9", "8", "7", "6", "5", "4", "3", "2", "1", "0"};
     static const char few[][DATA_NAME_SIZE] = {"0", "1", "2"};
-    static const double label[] = {7, 9, 7, 9, 9, 7};
+    static const double label[] = {7, 9, 7, 9, 9, 7}, feature[12] = {0};
     static const char table[] = "1,2,a\n2,2,b\n1,3,a\n2,4,b\n1,5,a\n1,9,a\n";
     struct data_scaling two = {
         .input = {1, {2}}, .unit = DATA_UNIT_NUMBER, .class_name = name, .class_count = 3};
@@ -291,7 +291,7 @@ TEST(labels_of_every_source_are_those_of_the_model)
     for (uint32_t i = 0; i < 20; i++)
         assert_int_equal(label_at(set, i, x), 9 - i % 10);
     data_close(&set);
-    npy_make_file(&folder, "features.npy", &(struct npy_make){"<f8", 2, {6, 2}}, label);
+    npy_make_file(&folder, "features.npy", &(struct npy_make){"<f8", 2, {6, 2}}, feature);
     npy_make_file(&folder, "labels.npy", &(struct npy_make){"<i4", 1, {6}}, label);
     digits.input = (struct nn_shape){1, {2}};
     digits.unit = DATA_UNIT_NUMBER;

@@ -313,7 +313,7 @@ deliver(struct world *w, size_t k, bool damage)
         handover_on_ask(to->handover, node_of(mail->from), mail->first, mail->shards);
     } else if (!to->dead) {
         if (damage)
-            mail->body[0] ^= 1 << rand_below(&w->rand, 32);
+            mail->body[0] ^= (int32_t)(1u << rand_below(&w->rand, 32));
         w->damaged += damage;
         w->chunks++;
         struct core_frame frame = {mail->body, mail->chunk.count * sizeof(int32_t), mail};
