@@ -1,5 +1,6 @@
 """What the parts of run.py share: building, places to run, processes with a deadline, ratios and tables."""
 import contextlib
+import json
 import os
 import random
 import re
@@ -142,6 +143,27 @@ def place(count, rate=None):
         yield Place(tag, count)
     finally:
         subprocess.run([NETNS, "down", tag], check=False)
+
+
+def wait(what, condition, seconds=120):
+    """True when it holds; a failure is noted if it does not in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.01)
+    failed("waited %g s for %s" % (seconds, what))
+    return False
+
+
+def steps_made(folder):
+    """What a node that still runs has noted of its steps."""
+    path = os.path.join(folder, "metrics.jsonl")
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        lines = [json.loads(line) for line in file if line.endswith("\n")]
+    return [line for line in lines if line.get("samples")]
 
 
 def stop(processes):

@@ -7,7 +7,6 @@ Three machines on a switch: two have the data, the third one an empty folder. On
 they train: then their steps while the middle nine tenths of the bytes come, beside those before. And configs/digits.yaml,
 which has no files: from the start of the third program to its first shard."""
 import argparse
-import json
 import os
 import random
 import shutil
@@ -18,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from common import FAILED, ROOT, busy_by_others, failed, load, place, stop, table
+from common import FAILED, ROOT, busy_by_others, failed, load, place, steps_made, stop, table, wait
 
 RECEIVED = """
 import time
@@ -48,19 +47,7 @@ def start(options, where, work, rank, words):
 
 def steps(work, rank):
     """When each step ended, in the node's own time, and the shards of this node."""
-    path = os.path.join(work, str(rank), "metrics.jsonl")
-    lines = [json.loads(line) for line in open(path) if line.endswith("\n")] if os.path.exists(path) else []
-    return [(line["time_s"], int(line["shards"], 16)) for line in lines if line.get("samples")]
-
-
-def wait(what, condition, seconds=120):
-    end = time.time() + seconds
-    while time.time() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    failed("waited %g s for %s" % (seconds, what))
-    return False
+    return [(line["time_s"], int(line["shards"], 16)) for line in steps_made(os.path.join(work, str(rank)))]
 
 
 def came(work, size):

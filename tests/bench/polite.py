@@ -8,7 +8,6 @@ seconds, again and again, each time when the node has been back for `--calm` sec
 where there is no node. Pauses: the longest step of the first node around a switch, beside its usual one. At least two CPUs;
 root."""
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -18,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from common import FAILED, ROOT, busy_by_others, failed, load, place, stop, table
+from common import FAILED, ROOT, busy_by_others, failed, load, place, steps_made, stop, table, wait
 
 SPIN = """
 import sys, time
@@ -59,20 +58,8 @@ def lines(work, cpu, what):
 
 def steps(work, cpu):
     """When steps ended, seconds since the run began, and how long each took."""
-    with open("%s/%d/metrics.jsonl" % (work, cpu)) as file:
-        times = [json.loads(line).get("time_s") for line in file if '"samples"' in line]
-    times = [at for at in times if at is not None]
+    times = [line["time_s"] for line in steps_made("%s/%d" % (work, cpu))]
     return [(at, at - before) for before, at in zip(times, times[1:])]
-
-
-def wait(what, condition, seconds=120):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    failed("waited %g s for %s" % (seconds, what))
-    return False
 
 
 def switch(options, work, cpus):
@@ -105,7 +92,7 @@ def main():
     with place(0) as where:
         processes = start(options, where, work, cpus)
         try:
-            wait("steps", lambda: os.path.exists("%s/0/metrics.jsonl" % work) and len(steps(work, 0)) > 50)
+            wait("steps", lambda: len(steps(work, 0)) > 50)
             found = [one for one in (switch(options, work, cpus) for _ in range(options.switches)) if one]
         finally:
             stop(processes)
