@@ -77,12 +77,6 @@ struct world {
     struct proto_endpoint endpoints[PROTO_PEERS_MAX];
 };
 
-static void
-demand(bool holds)
-{
-    must(holds, "the core breaks its contract");
-}
-
 /* ---- what the core asks for ---- */
 
 static unsigned
@@ -341,13 +335,6 @@ on_job_offered(void *ctx, const char *from, uint64_t job, const char *text, size
 }
 
 static void
-on_log(void *ctx, int level, const char *line)
-{
-    (void)ctx, (void)level;
-    demand(strlen(line) > 0);
-}
-
-static void
 on_forget(void *ctx)
 {
     struct world *world = ctx;
@@ -369,7 +356,7 @@ static const struct core_wire wire = {
 
 static const struct core_program program = {
     .differ = on_differ,
-    .log = on_log,
+    .log = demand_line,
 };
 
 static const struct core_trainer trainer = {

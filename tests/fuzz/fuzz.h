@@ -21,4 +21,18 @@ must(bool holds, const char *what)
     abort();
 }
 
+/* Of a core. */
+static inline void
+demand(bool holds)
+{
+    must(holds, "the core breaks its contract");
+}
+
+static inline void
+demand_line(void *ctx, int level, const char *line)
+{
+    (void)ctx, (void)level;
+    demand(strlen(line) > 0);
+}
+
 #endif

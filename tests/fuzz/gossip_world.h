@@ -5,12 +5,10 @@
 #ifndef FUZZ_GOSSIP_WORLD_H
 #define FUZZ_GOSSIP_WORLD_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "mesh/core/engine.h"
 #include "mesh/core/gossip/gossip_give.h"
 #include "proto/bytes.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/support/judged.h"
 #include "tests/support/made_up.h"
 #include "tests/support/wire.h"
@@ -69,13 +67,6 @@ struct world {
     struct letter letters[LETTERS];
     unsigned next;
 };
-
-static void
-demand(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static uint8_t
 u8(struct world *world)
@@ -159,13 +150,6 @@ on_keep(void *ctx, struct core_frame *frame)
     demand(wire->kept <= GOSSIP_KEPT_MAX);
 }
 
-static void
-on_log(void *ctx, int level, const char *line)
-{
-    (void)ctx, (void)level;
-    demand(strlen(line) > 0);
-}
-
 static const struct core_wire wire = {
     .connect = wire_connect,
     .disconnect = wire_disconnect,
@@ -193,7 +177,7 @@ on_hear_score(void *ctx, const struct proto_score *score)
 }
 
 static const struct core_program program = {
-    .log = on_log, .scored = on_scored, .hear_score = on_hear_score};
+    .log = demand_line, .scored = on_scored, .hear_score = on_hear_score};
 
 /* --- The trainer --------------------------------------------------------------------------------- */
 

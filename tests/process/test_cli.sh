@@ -85,8 +85,6 @@ job softmax 'model: [flatten, dense: 10, softmax]'
 refuses 'a softmax' 'model.layer = softmax, leave it out: the loss cross_entropy does it' ../jobs/softmax.yaml
 job stages "$good" 'mesh:' '  stages: 2'
 refuses 'stages of one layer' 'stages.yaml: mesh.stages = 2, expected 1: this model has one layer with weights, or one block of them, and cannot be divided$' ../jobs/stages.yaml
-refuses 'stages of half exact sums' 'mesh.stages = 2 cannot go with train.exact = no: .*; set train.exact = yes, or leave out mesh.stages$' \
-    ../jobs/stages.yaml --set train.exact=no
 job wide 'data: {source: glyphs, train: 24, test: 12}' 'train: {batch: 12}' 'model: [flatten, dense: 9000, dense: 9000, dense: 10]'
 refuses 'small buckets of stages' 'mesh.bucket = 4096 is too small for mesh.stages: there are [0-9]* buckets above .*, expected at most 65535' \
     ../jobs/wide.yaml --set mesh.bucket=4096 --set mesh.stages=2
@@ -295,7 +293,6 @@ little_space() { # EXPECTED ...: as `answers`
 # Too little address space is said in one line, also with OpenBLAS, which would try for ever to get its buffers; ZeroMQ
 # would abort.
 little_space 'help with little address space' 0 '' 'ulimit -v 65536; "$M" --help'
-refuses 'openblas in an exact job' 'run.numerics = openblas cannot go with train.exact = yes' ../jobs/good.yaml --set run.numerics=openblas
 MESHNODE_SIMD=fast refuses 'unknown instructions' 'MESHNODE_SIMD = fast, expected base' ../jobs/good.yaml
 for kernel in portable openblas; do
     "$MESHNODE" check jobs/good.yaml --set train.exact=no --set "run.numerics=$kernel" >out 2>err || {

@@ -62,7 +62,6 @@ refused "cut off" "class3/x.png: damaged JPEG: "
 refused "empty" "class3/x.png: the file is empty"
 rm "$WORK/photos/class3/x.png"
 refused "another channel count" "data.channels = 2, expected 1 or 3" --set data.channels=2
-refused "size of a table" "data.size = 9 cannot go with data.source = csv" --set data.source=csv --set data.file=x.csv --set data.size=9
 refused "no such folder" "no folder $WORK/none: name the folder of the data with --data FOLDER" --data "$WORK/none"
 
 run() {

@@ -29,7 +29,6 @@ refused() { # PATTERN OPTION ...
     refuses "$1" check configs/autoencoder.yaml "${@:2}"
 }
 refused "the last layer has 784 outputs, expected 10 targets of the data" --set data.target=label
-refused "train.loss = logistic cannot go with data.target = input" --set train.loss=logistic
 refused "data.target = image, expected label or input" --set data.target=image
 
 # What it draws is nearer to the image than black is.

@@ -86,8 +86,6 @@ refused "train.from: $from has done 33 steps, and train.steps = 20 ends with ste
     --set "train.from=$from" --set train.steps=20
 refused "train.from: $WORK/none: .*No such file" --set "train.from=$WORK/none"
 refused "train.from: $WORK/job.yaml: .*checkpoint" --set "train.from=$WORK/job.yaml"
-refused "model.from = .* cannot go with train.from = .*: a checkpoint has weights of its own" \
-    --set "train.from=$from" --set "model.from=$WORK/a/model.safetensors"
 printf '\177' | dd of="$WORK/copy/checkpoint-33" bs=1 seek=20000 conv=notrunc status=none
 refused "train.from: $WORK/copy/checkpoint-33: damaged" --set "train.from=$WORK/copy/checkpoint-33"
 cp "$from" "$WORK/checkpoint-33"
