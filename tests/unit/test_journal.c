@@ -15,24 +15,15 @@
 /* Where the first record behind a start is. */
 enum { ONE = JOURNAL_HEAD_SIZE + JOURNAL_RECORD_HEAD + JOURNAL_START_SIZE };
 
-static struct folder folder;
-static char path[DISK_PATH_MAX];
 static struct why why;
 
-FIXTURE(begin)
-{
-    folder = folder_new();
-    snprintf(path, sizeof path, "%s/" JOURNAL_FILE, folder.path);
-    return 0;
-}
+FOLDER_EACH
 
-FIXTURE(end)
+static const char *
+path(void)
 {
-    folder_fini(&folder);
-    return 0;
+    return folder_path(&folder, JOURNAL_FILE);
 }
-
-TEST_EACH(begin, end)
 
 static struct journal *
 opened(uint64_t incarnation)
@@ -77,7 +68,7 @@ TEST(what_was_written_is_read_in_order_with_who_wrote_it)
     struct journal_text text;
     struct journal_record record = {0};
     write_two();
-    assert_int_equal(journal_load(&text, path, &why), 0);
+    assert_int_equal(journal_load(&text, path(), &why), 0);
     assert_int_equal(text.job_hash, 0xabcd);
     expect(&text, &record, JOURNAL_START, "", 1);
     expect(&text, &record, 2, "one", 1);
@@ -93,7 +84,7 @@ static uint8_t *
 bytes_of(size_t *size)
 {
     uint8_t *bytes;
-    assert_int_equal(disk_read(path, 1 << 20, &bytes, size, &why), 0);
+    assert_int_equal(disk_read(path(), 1 << 20, &bytes, size, &why), 0);
     return bytes;
 }
 
@@ -187,12 +178,12 @@ TEST(an_empty_file_is_as_none)
         struct journal_text text;
         struct journal_record record = {0};
         folder_write(&folder, JOURNAL_FILE, zeros, sizes[k]);
-        assert_int_equal(journal_load(&text, path, &why), -ENODATA);
+        assert_int_equal(journal_load(&text, path(), &why), -ENODATA);
         assert_non_null(strstr(why.line, "/journal: empty"));
         struct journal *journal = opened(4);
         assert_int_equal(journal_kept(journal), 0);
         journal_close(&journal);
-        assert_int_equal(journal_load(&text, path, &why), 0);
+        assert_int_equal(journal_load(&text, path(), &why), 0);
         expect(&text, &record, JOURNAL_START, "", 4);
         assert_false(journal_next(&text, &record));
         journal_unload(&text);
@@ -234,7 +225,7 @@ TEST(a_run_that_goes_on_with_other_settings_has_all_its_parts_in_one_journal)
     journal_close(&journal);
     assert_int_equal(journal_open(&journal, folder.path, &later, &why), 0); /* and again */
     journal_close(&journal);
-    assert_int_equal(journal_load(&text, path, &why), 0);
+    assert_int_equal(journal_load(&text, path(), &why), 0);
     assert_int_equal(text.job_hash, 0xef);
     for (int k = 0; k < 6; k++) {
         assert_true(journal_next(&text, &record));
@@ -293,11 +284,11 @@ TEST(a_new_start_removes_what_was_cut_off)
     size_t size;
     write_two();
     free(bytes_of(&size));
-    assert_int_equal(truncate(path, (off_t)size - 1), 0); /* within the last record */
+    assert_int_equal(truncate(path(), (off_t)size - 1), 0); /* within the last record */
     struct journal *journal = opened(3);
     assert_int_equal(journal_add(journal, 9, "after", 5), 0);
     journal_close(&journal);
-    assert_int_equal(journal_load(&text, path, &why), 0);
+    assert_int_equal(journal_load(&text, path(), &why), 0);
     for (int k = 0; k < 5; k++)
         assert_true(journal_next(&text, &record));
     expect(&text, &record, JOURNAL_START, "", 3);
@@ -320,7 +311,7 @@ TEST(a_journal_of_another_job_is_refused_and_a_new_run_replaces_it)
     start.fresh = true;
     assert_int_equal(journal_open(&journal, folder.path, &start, &why), 0);
     journal_close(&journal);
-    assert_int_equal(journal_load(&text, path, &why), 0);
+    assert_int_equal(journal_load(&text, path(), &why), 0);
     assert_int_equal(text.job_hash, 0xef);
     assert_true(journal_next(&text, &record));
     assert_int_equal(record.type, JOURNAL_START);
@@ -343,7 +334,7 @@ TEST(after_a_failed_write_nothing_more_is_written)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(journal_add(journal, 2, "x", 1), -EFBIG);
     journal_close(&journal);
-    assert_int_equal(journal_load(&text, path, &why), 0); /* the rest is a cut-off record */
+    assert_int_equal(journal_load(&text, path(), &why), 0); /* the rest is a cut-off record */
     assert_int_equal(text.size, ONE);
     journal_unload(&text);
 }
