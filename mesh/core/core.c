@@ -175,14 +175,15 @@ core_watch(struct core *core)
     }
 }
 
-/* Is this node away, as its machine is in use? Not when somebody has the result: that is copied. */
+/* Is this node away, as its machine is in use? Not when somebody has the result: that is copied; and not when the
+ * others could do nothing without it. */
 static bool
 is_away(const struct core *core)
 {
     bool result = core->done;
     for (int i = 0; i < core->peers.high; i++)
         result |= core->peers.peers[i].state == PEER_UP && core->view.of[i].beat.done;
-    return core->in_use && !result;
+    return core->in_use && !result && !(core->engine->needed && core->engine->needed(core));
 }
 
 /* Goes away as if it said goodbye, but its sessions last; or comes back. */
@@ -336,6 +337,18 @@ core_hello(struct core *core, struct proto_node from, const char *host,
         core_heard(core, i);
 }
 
+/* A node without a job hears who is alive, and how fast their lines are. */
+static void
+core_overheard(struct core *core, int i, const struct proto_msg *msg)
+{
+    if (!core->config.hello.wants_job || core->peers.peers[i].hello.wants_job)
+        return;
+    if (msg->type == PROTO_HEARTBEAT)
+        heartbeat_take(&core->view, core, i, &msg->heartbeat);
+    else if (msg->type == PROTO_HEARS)
+        heartbeat_hears(&core->view, i, &msg->hears);
+}
+
 /* A message of a peer with a session; it is only a helper when it wants a job. */
 static void
 core_session_message(struct core *core, int i, const struct proto_msg *msg, const void *body,
@@ -358,8 +371,14 @@ core_session_message(struct core *core, int i, const struct proto_msg *msg, cons
         files_on_fetch(&core->files, core, i, &msg->fetch);
         return;
     }
-    if (!core->peers.peers[i].announced)
+    if (msg->type == PROTO_WHOM) {
+        heartbeat_whom(&core->view, core, i);
         return;
+    }
+    if (!core->peers.peers[i].announced) {
+        core_overheard(core, i, msg);
+        return;
+    }
     switch (msg->type) {
     case PROTO_PEERS:
         core_peer_list(core, &msg->peers);
@@ -372,9 +391,6 @@ core_session_message(struct core *core, int i, const struct proto_msg *msg, cons
         break;
     case PROTO_HEARS:
         heartbeat_hears(&core->view, i, &msg->hears);
-        break;
-    case PROTO_WHOM:
-        heartbeat_whom(&core->view, core, i);
         break;
     case PROTO_SCORE:
         scores_on_score(core, &msg->score);

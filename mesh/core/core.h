@@ -269,6 +269,7 @@ struct core_status {
     unsigned wanted;     /* peers_min */
     bool waiting;        /* the first plan waits for more nodes than are here, */
     uint64_t waiting_us; /* for so long */
+    uint32_t line;       /* as in core_stats, of the others; UINT32_MAX: it costs no time */
     size_t contact_count;
     struct core_contact contacts[PROTO_PEERS_MAX];
     struct core_division division;
@@ -377,7 +378,7 @@ void core_on_audited(struct core *core, uint64_t now, bool equal);
 /* The user wants this node to end (Ctrl-C). False: it may at once. True: it is to go on for a moment, so that nothing
  * that it did is lost; the engine's trainer is told when it may end, a few seconds later at most. */
 bool core_on_interrupt(struct core *core, uint64_t now);
-/* People use this machine: compute nothing, and let nobody wait for this node; or they do not any more. */
+/* People use this machine: compute nothing, and let nobody wait for this node (engine.h: needed); or not any more. */
 void core_in_use(struct core *core, uint64_t now, bool in_use);
 /* Say goodbye to all (Ctrl-C). */
 void core_leave(struct core *core, uint64_t now);

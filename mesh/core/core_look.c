@@ -20,10 +20,8 @@ core_heard_peers(const struct core *core)
     unsigned count = 0;
     for (int i = 0; i < core->peers.high; i++) {
         const struct peer *peer = &core->peers.peers[i];
-        bool looks =
-            core->config.hello.wants_job && !peer->hello.wants_job; /* hears no heartbeats */
-        count +=
-            peer->state == PEER_UP && (looks || (peer->announced && !core->view.of[i].suspected));
+        bool trains = peer->announced || (core->config.hello.wants_job && !peer->hello.wants_job);
+        count += peer->state == PEER_UP && trains && !core->view.of[i].suspected;
     }
     return count;
 }
@@ -95,11 +93,28 @@ core_divided(const struct core *core, struct core_division *out)
     }
 }
 
+/* The slowest line of the others, as they say; 0: they do not know. */
+static uint32_t
+core_slowest_told(const struct core *core)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct proto_hears *list = &core->view.of[i].list;
+        for (size_t h = 0; core->peers.peers[i].state == PEER_UP && h < list->count; h++) {
+            uint32_t rate = list->nodes[h].rate;
+            most = rate > most ? rate : most;
+            least = rate > 0 && rate < least ? rate : least;
+        }
+    }
+    return most > 0 ? least : 0;
+}
+
 void
 core_status(const struct core *core, struct core_status *out)
 {
     *out = (struct core_status){.here = 1 + core_heard_peers(core),
                                 .wanted = (unsigned)core->config.peers_min};
+    out->line = core_slowest_told(core);
     out->waiting = core->engine->waits(core) && out->here < out->wanted;
     out->waiting_us = out->waiting ? awake_since(core->awake, core->started_at) : 0;
     contact_list(core, out);

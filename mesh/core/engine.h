@@ -9,8 +9,7 @@
  *
  * Another engine is a folder (structure.py lists them) with such a table. Its config, and what it asks of the trainer,
  * is in core.h and mesh/mesh.h; actor_life.c passes the config on. Its record is in internal.h, its messages and what
- * it says in a heartbeat in proto/messages.def, its judge in tests/sim/engine.h. A way to train names it
- * (node/train/way.h). */
+ * it says in a heartbeat in proto/messages.def, its judge in tests/sim/engine.h; node/train/way.h names it. */
 #ifndef MESH_ENGINE_H
 #define MESH_ENGINE_H
 
@@ -59,6 +58,7 @@ struct engine {
     void (*peer_forget)(struct core *core, int i);
 
     bool (*may_end)(const struct core *core); /* has everybody we know what we have? */
+    bool (*needed)(const struct core *core);  /* it may not be away: others would wait; or NULL */
     bool (*waits)(const struct core *core); /* not begun, as fewer than peers_min nodes were seen */
     size_t (*members)(const struct core *core); /* of the present plan; 0: there is none */
     void (*stats)(const struct core *core, struct core_stats *out);

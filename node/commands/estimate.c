@@ -11,11 +11,13 @@
 #include "mesh/core/group/cost.h"
 #include "mesh/mesh.h"
 #include "nn/data.h"
+#include "node/base/host.h"
 #include "node/commands/bench.h"
 #include "node/commands/estimate_codecs.h"
 #include "node/commands/estimate_stages.h"
 #include "node/commands/estimate_ways.h"
 #include "node/train/choice.h"
+#include "node/train/meeting.h"
 #include "node/train/way.h"
 #include "node/train/work.h"
 #include "proto/bits.h"
@@ -23,15 +25,11 @@
 
 enum {
     LISTED = 4, /* then only powers of two */
-    LINES = 3
+    NETWORKS = 4
 };
-static const struct {
-    const char *name;
-    double bits;
-} lines[LINES] = {{"10 Mbit/s", 1e7}, {"100 Mbit/s", 1e8}, {"1 Gbit/s", 1e9}};
-static const double OTHERS = 0.1; /* of the machine: so much is said */
-static const double MEASURE_S = 1;
 static const double GOODPUT = 0.94; /* of a line, without the headers of Ethernet, IP and TCP */
+static const double OTHERS = 0.1;   /* of the machine: so much is said */
+static const double MEASURE_S = 1;
 
 /* What a round takes here. */
 struct times {
@@ -40,6 +38,70 @@ struct times {
     uint64_t steps; /* of a round */
     double packed;  /* bytes of a sum on its way (compress/coding.h), of those of its int32 */
 };
+
+/* The rows of the table: what is not tried has no time. */
+enum { ROW_ALONE = CODECS, ROW_AUTO, ROW_GOSSIP, ROW_STAGES, ROW_LOCAL, ROWS };
+
+/* What is advised for a network. */
+struct advice {
+    unsigned row;
+    unsigned local; /* steps, with ROW_LOCAL */
+};
+
+struct networks {
+    struct network_row {
+        const char *name;
+        uint32_t rate; /* bytes per second that a line carries */
+        double row_s[ROWS];
+        struct advice best;
+    } of[NETWORKS];
+    size_t count;
+};
+
+/* --- Networks ------------------------------------------------------------------------------------- */
+
+static void
+add_network(struct networks *networks, const char *name, uint32_t rate)
+{
+    networks->of[networks->count++] = (struct network_row){.name = name, .rate = rate};
+}
+
+/* The slowest line of a mesh that runs here, as its nodes measured it; 0: there is none, or they do not know. */
+static uint32_t
+line_here(const struct config *config)
+{
+    struct why why;
+    struct mesh_setup setup = {.shards = 1};
+    struct mesh_status *status = calloc(1, sizeof *status);
+    meeting_setup(config, &setup);
+    bool may = status && host_descriptors(&why) == 0; /* ZeroMQ would end the program */
+    uint32_t line = may && mesh_probe(&setup, status, &why) == 0 ? status->core.line : 0;
+    free(status);
+    return line;
+}
+
+static void
+look_at_networks(struct networks *networks, const struct config *config)
+{
+    uint32_t here = line_here(config);
+    *networks = (struct networks){.count = 0};
+    add_network(networks, "10 Mbit/s", (uint32_t)(GOODPUT * 1e7 / 8));
+    add_network(networks, "100 Mbit/s", (uint32_t)(GOODPUT * 1e8 / 8));
+    add_network(networks, "1 Gbit/s", (uint32_t)(GOODPUT * 1e9 / 8));
+    if (here == UINT32_MAX)
+        printf("lines   of the mesh that runs here: so fast that they cost it no time\n");
+    if (here == 0 || here == UINT32_MAX)
+        return;
+    add_network(networks, "lines here", here);
+    printf("lines   of the mesh that runs here: the slowest carries %.3g Mbit/s\n", 8e-6 * here);
+}
+
+/* As if sums were int32 on a faster line. */
+static uint32_t
+packed_rate(uint32_t line, double packed)
+{
+    return (uint32_t)fmin(line / packed, UINT32_MAX);
+}
 
 /* --- Measuring ------------------------------------------------------------------------------------ */
 
@@ -129,13 +191,12 @@ listed(unsigned nodes, unsigned most, unsigned best)
 
 static void
 print_line(const struct config *config, struct cost *cost, struct estimate_stages *stages,
-           const struct times *times, const char *name, double bits)
+           const struct times *times, const char *name, uint32_t line)
 {
     unsigned most = (unsigned)config->mesh.peers, best = 1;
     double took_s[PROTO_PEERS_MAX + 1];
-    uint32_t line = (uint32_t)(GOODPUT * bits / 8);
     for (unsigned m = 0; m < most; m++) /* as if sums were int32 on a faster line */
-        cost->of[m].line = (uint32_t)(line / times->packed);
+        cost->of[m].line = packed_rate(line, times->packed);
     for (unsigned n = 1; n <= most; n++) {
         took_s[n] = step_s(config, cost, stages, line, n, times->steps);
         best = took_s[n] < took_s[best] ? n : best;
@@ -152,13 +213,13 @@ print_line(const struct config *config, struct cost *cost, struct estimate_stage
 
 static void
 print_lines(const struct config *config, const struct work *work, struct estimate_stages *stages,
-            const struct times *times)
+            const struct times *times, const struct networks *networks)
 {
     struct cost cost = cost_here(config, work, times, (unsigned)config->mesh.peers);
     printf("nodes   a step with nodes like this machine, measured here, %u thread%s\n",
            config->threads, config->threads > 1 ? "s" : "");
-    for (size_t i = 0; i < LINES; i++)
-        print_line(config, &cost, stages, times, lines[i].name, lines[i].bits);
+    for (size_t i = 0; i < networks->count; i++)
+        print_line(config, &cost, stages, times, networks->of[i].name, networks->of[i].rate);
 }
 
 /* --- Which codec ------------------------------------------------------------------------------------ */
@@ -175,21 +236,12 @@ codec_s(const struct config *config, const struct work *work, const struct estim
     times.few = (config->train.shards + peers - 1) / peers;
     struct cost cost = cost_here(config, work, &times, peers);
     for (unsigned m = 0; m < peers; m++)
-        cost.of[m].line = (uint32_t)(line / times.packed);
+        cost.of[m].line = packed_rate(line, times.packed);
     return step_s(config, &cost, NULL, line, peers, steps);
 }
 
-/* The rows of the table: what is not tried has no time. */
-enum { ROW_ALONE = CODECS, ROW_AUTO, ROW_GOSSIP, ROW_STAGES, ROW_LOCAL, ROWS };
-
 static const unsigned local_steps[] = {4, 16, 64};
 enum { LOCALS = sizeof local_steps / sizeof *local_steps };
-
-/* What is advised for a network. */
-struct advice {
-    unsigned row;
-    unsigned local; /* steps, with ROW_LOCAL */
-};
 
 /* Gossip waits for one neighbour: about, by the bytes that configs/README.md says. */
 static void
@@ -271,16 +323,16 @@ advise(const struct config *config, const struct work *work, const struct estima
 }
 
 static void
-print_steps(const char *name, double row_s[LINES][ROWS], unsigned row)
+print_steps(const char *name, const struct networks *networks, unsigned row)
 {
     bool any = false;
-    for (size_t i = 0; i < LINES; i++)
-        any = any || row_s[i][row] > 0;
+    for (size_t i = 0; i < networks->count; i++)
+        any = any || networks->of[i].row_s[row] > 0;
     if (!any)
         return;
     printf("  %-9s", name);
-    for (size_t i = 0; i < LINES; i++)
-        printf(" %9.3g s", row_s[i][row]);
+    for (size_t i = 0; i < networks->count; i++)
+        printf(" %9.3g s", networks->of[i].row_s[row]);
     printf("\n");
 }
 
@@ -308,16 +360,17 @@ advice_text(const struct config *config, struct advice advice, char *out, size_t
 
 /* The last line: what to set, and how many times as fast as one PC alone that is. */
 static void
-print_advice(const struct config *config, const struct advice best[LINES],
-             double row_s[LINES][ROWS])
+print_advice(const struct config *config, const struct networks *networks)
 {
     char text[64];
     printf("set     ");
-    for (size_t i = 0; i < LINES; i++) {
-        advice_text(config, best[i], text, sizeof text);
-        printf("%s%s on %s", i > 0 ? "; " : "", text, lines[i].name);
-        if (best[i].row != ROW_ALONE)
-            printf(" (%.1f times one PC)", row_s[i][ROW_ALONE] / row_s[i][best[i].row]);
+    for (size_t i = 0; i < networks->count; i++) {
+        const struct network_row *network = &networks->of[i];
+        advice_text(config, network->best, text, sizeof text);
+        printf("%s%s on %s", i > 0 ? "; " : "", text, network->name);
+        if (network->best.row != ROW_ALONE)
+            printf(" (%.1f times one PC)",
+                   network->row_s[ROW_ALONE] / network->row_s[network->best.row]);
     }
     printf("\n");
 }
@@ -326,23 +379,26 @@ print_advice(const struct config *config, const struct advice best[LINES],
 static void
 print_ways(const struct config *config, const struct job *job, const struct work *work,
            const struct times *times, const struct estimate_codec of[CODECS],
-           const struct estimate_ways *ways, struct advice best[LINES], double row_s[LINES][ROWS])
+           const struct estimate_ways *ways, struct networks *networks)
 {
-    for (size_t i = 0; i < LINES; i++) {
-        uint32_t line = (uint32_t)(GOODPUT * lines[i].bits / 8);
+    for (size_t i = 0; i < networks->count; i++) {
+        struct network_row *network = &networks->of[i];
         for (unsigned kind = 0; kind < CODECS; kind++)
-            row_s[i][kind] = codec_s(config, work, &of[kind], times->steps, line);
-        row_s[i][ROW_ALONE] =
+            network->row_s[kind] = codec_s(config, work, &of[kind], times->steps, network->rate);
+        network->row_s[ROW_ALONE] =
             (of[CODEC_none].all_s + of[CODEC_none].apply_s) / (double)times->steps;
         if (times->steps == 1)
-            gossip_row(job, &of[CODEC_none], line, row_s[i]);
-        best[i] = advise(config, work, ways, &of[CODEC_none], row_s[i], line);
+            gossip_row(job, &of[CODEC_none], network->rate, network->row_s);
+        network->best = advise(config, work, ways, &of[CODEC_none], network->row_s, network->rate);
     }
     printf("steps   of %u nodes like this machine, about; alone: one of them without a codec\n",
            (unsigned)config->mesh.peers);
-    printf("  %-9s %11s %11s %11s\n", "", lines[0].name, lines[1].name, lines[2].name);
+    printf("  %-9s", "");
+    for (size_t i = 0; i < networks->count; i++)
+        printf(" %11s", networks->of[i].name);
+    printf("\n");
     for (unsigned row = 0; row < ROWS; row++)
-        print_steps(row_name(row), row_s, row);
+        print_steps(row_name(row), networks, row);
 }
 
 /* --- Who else works here ---------------------------------------------------------------------------- */
@@ -400,7 +456,8 @@ tell_stages(struct estimate_stages *stages, const char *timeline, struct why *wh
 /* With its stages, if it has some. */
 static int
 tell_nodes(const struct config *config, const struct job *job, struct bench *bench,
-           struct times *times, const char *timeline, struct why *why)
+           struct times *times, const struct networks *networks, const char *timeline,
+           struct why *why)
 {
     struct estimate_stages *stages = NULL;
     *times = measure_work(bench, config->train.shards, (unsigned)config->mesh.peers);
@@ -410,7 +467,7 @@ tell_nodes(const struct config *config, const struct job *job, struct bench *ben
         rc = estimate_stages_new(&stages, config, job, bench->work, &bench->now, bench->own,
                                  times->packed);
     if (!rc)
-        print_lines(config, bench->work, stages, times);
+        print_lines(config, bench->work, stages, times, networks);
     if (!rc && stages)
         rc = tell_stages(stages, timeline, why);
     estimate_stages_destroy(&stages);
@@ -423,21 +480,21 @@ estimate_print(const struct config *config, struct job *job, const struct memory
 {
     struct estimate_codec of[CODECS];
     struct estimate_ways ways = {.stages = NULL};
-    struct advice best[LINES];
-    double row_s[LINES][ROWS] = {{0}};
+    struct networks networks;
     struct times times = {0};
-    struct busy before = busy_now();
     struct bench bench = {0};
     if (way_of(config)->free || config->mesh.peers < 2)
         return 0;
+    look_at_networks(&networks, config);
+    struct busy before = busy_now();
     int rc = bench_open(&bench, config, job, memory->lanes, why);
-    rc = rc ? rc : tell_nodes(config, job, &bench, &times, timeline, why);
+    rc = rc ? rc : tell_nodes(config, job, &bench, &times, &networks, timeline, why);
     rc = rc ? rc : estimate_codecs(config, job, memory->lanes, times.all_s, of, why);
     rc = rc ? rc : estimate_ways(&ways, config, job, memory->lanes, of[CODEC_none].share, why);
     if (!rc) {
-        print_ways(config, job, bench.work, &times, of, &ways, best, row_s);
+        print_ways(config, job, bench.work, &times, of, &ways, &networks);
         tell_others(&before);
-        print_advice(config, best, row_s);
+        print_advice(config, &networks);
     }
     estimate_ways_fini(&ways);
     bench_close(&bench);

@@ -2,9 +2,9 @@
  * many are worth it.
  *
  * It computes a few steps of the job here, and asks mesh/core/group/cost.h what they take together on lines of 10
- * Mbit/s,
- * 100 Mbit/s and 1 Gbit/s. If the job has stages, it says more of the last of these (estimate_stages.h). What each
- * codec would send and need comes last (estimate_codecs.h). */
+ * Mbit/s, 100 Mbit/s and 1 Gbit/s, and on those of a mesh that runs here, as its nodes measured them. If the job has
+ * stages, it says more of the last of these (estimate_stages.h). What each codec would send and need comes last
+ * (estimate_codecs.h). */
 #ifndef NODE_ESTIMATE_H
 #define NODE_ESTIMATE_H
 

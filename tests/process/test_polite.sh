@@ -69,6 +69,23 @@ SLOW=piece:1+:sleep=2
 same stages --set mesh.stages=2
 SLOW=compute:1+:sleep=40
 
+# Each alone holds a part of the model: all are in use from the third step on, and none leaves.
+SLOW=piece:1+:sleep=2
+for name in a b c; do
+    slow_node $name --set mesh.stages=3 --set mesh.mirror=no --pause-when "$POLITE"
+done
+wait_until 60 "three parts to train" reached 3 a b c
+touch "$BUSY"
+wait_until 30 "b to be in use" said b 1 "^idle: 0 of 1 threads, the machine is in use$"
+reached 200 a && fail "the run was over before the machines were in use"
+finished 60 a b c
+same_hash reference a b c
+said a 1 "does not compute$" && fail "one left, and alone held a part"
+rm "$BUSY"
+rm -rf "$WORK"/[abc]
+echo "machines in use, each alone with a part of the model: the same"
+SLOW=compute:1+:sleep=40 WHERE=()
+
 mv "$WORK/reference" "$WORK/plain"
 reference "$WORK/job.yaml" --set mesh.compress=onebit --set mesh.compress_warmup=4 --set mesh.compress_span=16
 same "a codec with a memory" --set mesh.compress=onebit --set mesh.compress_warmup=4 --set mesh.compress_span=16

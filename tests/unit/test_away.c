@@ -132,3 +132,44 @@ TEST(who_is_away_copies_the_result)
     assert_false(lone->core->away);
     assert_false(told(lone, 7)->away);
 }
+
+static const struct core_span spans[] = {{0, 20, CORE_ALL_HOLD}, {20, 40, 0}, {60, 24, 1}};
+static const uint64_t bytes[] = {40, 24};
+
+/* What 7 and 8 say; a bit: it holds that segment, or is away. */
+static void
+others_hold(struct lone *lone, uint64_t of_7, uint64_t of_8, bool away)
+{
+    struct proto_msg msg = {.type = PROTO_HEARTBEAT,
+                            .heartbeat = {.pause_us = CORE_HEARTBEAT_US, .state_hash = 77}};
+    struct proto_hears hears = {.count = 1, .nodes = {{.node = lone_node(lone, 6)}}};
+    msg.heartbeat.holds = of_7;
+    lone_say_beat(lone, 7, &msg, &hears);
+    msg.heartbeat.holds = of_8;
+    msg.heartbeat.away = away;
+    lone_say_beat(lone, 8, &msg, &hears);
+}
+
+TEST(who_alone_holds_a_part_of_the_model_does_not_leave)
+{
+    OWNED(lone_destroy)
+    struct lone *lone = LONE(.id = 6, .peers_min = 3, .state_size = 84, .spans = spans,
+                             .span_count = 3, .block_size = 12, .holds = 2);
+    lone->core->config.stages.bytes = bytes;
+    lone->core->config.stages.room = 64;
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    others_hold(lone, 1, 1, false);
+    core_in_use(lone->core, lone->now, true);
+    assert_false(lone->core->away);
+    others_hold(lone, 1, 3, false); /* another one has it, too */
+    assert_true(lone->core->away);
+    others_hold(lone, 1, 3, true); /* and wants to leave */
+    assert_false(lone->core->away);
+    others_hold(lone, 3, 1, false);
+    assert_true(lone->core->away);
+    lone_down(lone, 7); /* it dies */
+    assert_false(lone->core->away);
+    lone_down(lone, 8);
+    assert_true(lone->core->away); /* nobody waits */
+}

@@ -130,6 +130,63 @@ TEST(a_heartbeat_that_was_overtaken_says_nothing)
     assert_int_equal(round_after(lone, 3, 5200000), 3);
 }
 
+static struct proto_msg
+looks_around(const struct lone *lone, unsigned id)
+{
+    return (struct proto_msg){.type = PROTO_HELLO,
+                              .hello = {.wants_job = true,
+                                        .control_port = (uint16_t)(20000 + id),
+                                        .bulk_port = (uint16_t)(30000 + id),
+                                        .answers = lone->asked[id]}};
+}
+
+TEST(who_only_looks_hears_heartbeats_and_lists_now_and_then)
+{
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5);
+    lone_meet(lone, 7);
+    struct proto_msg hello = looks_around(lone, 9);
+    lone_say(lone, 9, &hello);
+    lone_up(lone, 9);
+    hello = looks_around(lone, 9);
+    lone_say(lone, 9, &hello);
+    lone_forget_sent(lone);
+    lone_run_with(lone, 2000, (unsigned[]){7}, 1, 0, true);
+    assert_in_range(lone_sent_count(lone, 9, PROTO_HEARTBEAT), 4, 6);
+    assert_int_equal(lone_sent(lone, 9, PROTO_HEARTBEAT)->msg.heartbeat.pause_us, HEARTBEAT_FAR_US);
+    assert_true(lone_sent_count(lone, 7, PROTO_HEARTBEAT) > 20);
+    lone_say(lone, 9, &(struct proto_msg){.type = PROTO_WHOM});
+    assert_int_equal(lone_sent(lone, 9, PROTO_HEARS)->msg.hears.count, 1);
+}
+
+TEST(a_node_without_a_job_knows_who_is_alive_and_how_fast_their_lines_are)
+{
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .wants_job = true);
+    struct core_status status;
+    struct proto_msg beat = {.type = PROTO_HEARTBEAT,
+                             .heartbeat = {.pause_us = HEARTBEAT_FAR_US, .sent_us = 1}};
+    struct proto_hears hears = {.count = 2};
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    hears.nodes[0] = (struct proto_hearing){lone_node(lone, 5), 0};
+    hears.nodes[1] = (struct proto_hearing){lone_node(lone, 8), 1250000};
+    lone_say_beat(lone, 7, &beat, &hears);
+    hears.nodes[1] = (struct proto_hearing){lone_node(lone, 7), UINT32_MAX};
+    lone_say_beat(lone, 8, &beat, &hears);
+    core_status(lone->core, &status);
+    assert_int_equal(status.here, 3);
+    assert_int_equal(status.line, 1250000);
+    for (uint64_t us = 0; us < CORE_FORGET_US; us += HEARTBEAT_FAR_US) {
+        lone_run(lone, HEARTBEAT_FAR_US / 1000);
+        beat.heartbeat.sent_us += HEARTBEAT_FAR_US;
+        lone_say_beat(lone, 8, &beat, &hears);
+    }
+    lone_run(lone, 100);
+    assert_int_equal(peers_find(lone->core, lone_node(lone, 7)), -1);
+    assert_false(is_suspected(lone, 8));
+    core_status(lone->core, &status);
+    assert_int_equal(status.here, 2);
+}
+
 TEST(who_says_that_it_beats_slowly_may_be_silent_for_longer)
 {
     OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .peers_min = 9);

@@ -636,8 +636,9 @@ TEST(who_wants_a_job_gets_its_text_and_is_no_peer)
     assert_int_equal(lone_sent(lone, 7, PROTO_JOB)->body_size, strlen("run: {name: lone}\n"));
     assert_int_equal(peers_heard_of(lone), 0);
     lone_beat(lone, 7, 99, true);
-    lone_run(lone, 3000);
-    assert_null(lone_sent(lone, 7, PROTO_HEARTBEAT));
+    lone_run(lone, 1000);
+    assert_int_equal(peers_heard_of(lone), 0);
+    assert_null(lone_sent(lone, 7, PROTO_PLAN));
 }
 
 TEST(a_node_without_a_job_asks_the_first_peer)

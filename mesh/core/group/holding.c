@@ -399,6 +399,23 @@ holding_covers(const struct core *core, const struct group_choice *choice)
     return !(core_segments(&core->config.stages) & ~held);
 }
 
+bool
+holding_alone(const struct core *core)
+{
+    uint64_t held = 0;
+    bool waited = false;
+    for (int i = 0; i < core->peers.high; i++) {
+        const struct peer *peer = &core->peers.peers[i];
+        const struct heard *heard = &core->view.of[i];
+        const bool stays = heard->beat.away && peer->node.id < core->config.self.id;
+        if (peer->state != PEER_UP || !peer->announced)
+            continue;
+        waited |= !heard->beat.away;
+        held |= stays || !heard->suspected ? heard->beat.holds : 0;
+    }
+    return waited && core->config.stages.bytes && (core->holds & ~held);
+}
+
 /* The latest round before which a node is that holds some of these. */
 static uint64_t
 latest_of(const struct core *core, uint64_t segments)

@@ -638,6 +638,7 @@ const struct engine engine_rounds = {
     .bulk = rounds_bulk,
     .sent = rounds_sent,
     .leave = rounds_leave,
+    .needed = holding_alone,
     .bucket = on_bucket,
     .piece = on_piece_done,
     .lend = on_lend,

@@ -79,7 +79,8 @@ tell_list(struct view *view, const struct core *core)
         view->told_at = core->now;
         view->list_at = wall_after(core->now, CORE_HEARTBEAT_US * rarely(core, msg.hears.count));
     }
-    peers_send_all(core, &msg);
+    for (int i = 0; i < core->peers.high; i++)
+        peers_send(core, i, &msg);
 }
 
 /* Another list is due: with the next heartbeat, which comes as soon as a list may follow the last one. */
@@ -132,10 +133,10 @@ send_to(struct view *view, const struct core *core, bool all, struct proto_msg *
     const bool benched = msg->heartbeat.benched;
     const uint64_t end = leaders_end(core, benched), pause_us = msg->heartbeat.pause_us;
     for (int i = 0; i < core->peers.high; i++) {
-        bool near = (core->config.self.id <= end && !benched) ||
-                    (core->peers.peers[i].node.id <= end && !view->of[i].beat.benched);
-        if (core->peers.peers[i].hello.wants_job ||
-            (!near && !all && wall_before(core->now, view->of[i].due_at)))
+        const bool looks = core->peers.peers[i].hello.wants_job;
+        bool near = !looks && ((core->config.self.id <= end && !benched) ||
+                               (core->peers.peers[i].node.id <= end && !view->of[i].beat.benched));
+        if (!near && (looks || !all) && wall_before(core->now, view->of[i].due_at))
             continue;
         msg->heartbeat.pause_us = (uint32_t)(near ? pause_us : HEARTBEAT_FAR_US);
         view->of[i].due_at = wall_after(core->now, msg->heartbeat.pause_us);
