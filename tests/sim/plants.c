@@ -76,7 +76,7 @@ static const struct plant {
     {MUTANT_PAGE_ASKED, .budget = 4000},
     {MUTANT_PAGE_TO, .budget = 4000},
     {MUTANT_PAGE_NONE, .budget = 4000},
-    {MUTANT_TOTAL_SIZE, .budget = 1000, .scenario = "--many-flips", .seed = 117},
+    {MUTANT_TOTAL_SIZE, .budget = 1000, .scenario = "--many-flips", .seed = 1042},
     {MUTANT_FOLLOW_STATE, .budget = 1000, .scenario = "--many-flips --followers-flip"},
     {MUTANT_PIN, .budget = 400},
     {MUTANT_PIN_STAGE, .budget = 1000, .seed = 166},

@@ -354,6 +354,32 @@ TEST(who_was_accused_is_not_fetched_from)
     assert_non_null(lone_asked(lone, 8, LONE_TOTAL));
 }
 
+/* Its accuser is gone, and it rests nine rounds ahead. Does node 9 train, before it is starved? */
+static bool
+computes_behind_accused(bool accused)
+{
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 9, .audit_share = UINT64_C(1) << 32);
+    struct proto_msg accuse = {.type = PROTO_ACCUSE, .accuse = {.plan_hash = 1, .round = 8}};
+    accuse.accuse.accused = accused ? 7 : 6;
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    lone_say(lone, 8, &accuse);
+    lone_down(lone, 8);
+    for (int k = 0; k < 12 && lone->round < 2; k++) {
+        tell(lone, 7, 9, 66);
+        lone_run(lone, 50);
+        lone_train(lone);
+    }
+    assert_int_equal(lone_asked(lone, 7, LONE_TOTAL) == NULL, accused);
+    return lone->round == 2;
+}
+
+TEST(who_was_accused_is_not_waited_for)
+{
+    assert_true(computes_behind_accused(true));
+    assert_false(computes_behind_accused(false));
+}
+
 enum vote { NO_VOTE, KEPT, TIED, LOST };
 
 /* Node 5 has computed four rounds. Then 7 and 8 say that they had another state before the last one, and have computed

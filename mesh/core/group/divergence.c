@@ -39,9 +39,17 @@ divergence_excludes(const struct core *core, int i)
     bool ahead = said->round > core->round;
     if (mutant(MUTANT_ODD))
         return false;
-    return divergence_differs_from(core, i) || (ahead && core->round < core->divergence.dispute) ||
-           (ahead && said->state_hash != 0 &&
-            !divergence_trusts(core, said->round, said->state_hash));
+    bool accused = audit_suspects(&core->audit, core->peers.peers[i].node.id);
+    bool open = accused || core->round < core->divergence.dispute ||
+                (said->state_hash != 0 && !divergence_trusts(core, said->round, said->state_hash));
+    return divergence_differs_from(core, i) || (ahead && open);
+}
+
+bool
+divergence_ahead(const struct core *core, int i)
+{
+    return view_usable(core, i) && core->view.of[i].beat.round > core->round &&
+           !divergence_excludes(core, i);
 }
 
 bool

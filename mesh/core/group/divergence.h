@@ -50,10 +50,9 @@
  * state that it gave up.
  *
  * Limits: all who differ are one side of the count, also if they contradict each other. A node that says a false hash
- * costs the others time and nothing else: three or more nodes outvote it, and between two, the other one computes a
- * round again at most DIVERGENCE_TIES times. A wrong state is found only when another node that hears of it has
- * computed the same round. If all take a copy of it before anybody else computes that round, it is kept. A checkpoint
- * counts as computed, also one that holds a copy. */
+ * costs the others only time: three or more outvote it, and of two, the other one computes a round again at most
+ * DIVERGENCE_TIES times. A wrong state is found only when another node has computed the same round. If all take a copy
+ * of it before anybody else computes that round, it is kept. A checkpoint counts as computed, even of a copy. */
 #ifndef MESH_DIVERGENCE_H
 #define MESH_DIVERGENCE_H
 
@@ -130,9 +129,10 @@ bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
 
 /* Hash of our state before `round`; 0: unknown. */
 uint64_t divergence_past(const struct core *core, uint64_t round);
-/* Does peers[i] have a wrong state, as far as we know, or one ahead that we cannot trust? Then no plan with it and no
- * state from it, and nobody waits for it. */
+/* Does peers[i] have a wrong state, as far as we know, or one ahead that we cannot trust, of an accused node, say?
+ * Then no plan with it and no state from it, and nobody waits for it. And is it ahead, with a state to take? */
 bool divergence_excludes(const struct core *core, int i);
+bool divergence_ahead(const struct core *core, int i);
 /* Must planning, and giving the state to others, wait until it is known whose state is right? */
 bool divergence_open(const struct core *core);
 

@@ -438,7 +438,7 @@ is_led(const struct core *core)
     bool any = false;
     for (int i = 0; i < core->peers.high; i++) {
         const struct proto_heartbeat *said = &core->view.of[i].beat;
-        if (!view_usable(core, i) || divergence_excludes(core, i) || said->round <= core->round)
+        if (!divergence_ahead(core, i))
             continue;
         any = true;
         ahead |= said->holds;

@@ -110,8 +110,7 @@ static bool
 somebody_ahead(const struct core *core)
 {
     for (int i = 0; i < core->peers.high; i++)
-        if (view_usable(core, i) && core->view.of[i].beat.round > core->round &&
-            !divergence_excludes(core, i) && !is_apart(core, i))
+        if (divergence_ahead(core, i) && !is_apart(core, i))
             return true;
     return false;
 }

@@ -516,7 +516,7 @@ static bool
 met_without_us(const struct core *core)
 {
     for (int i = 0; i < core->peers.high && core->warms > 0; i++)
-        if (view_usable(core, i) && core->view.of[i].beat.round > core->round + core->warms)
+        if (divergence_ahead(core, i) && core->view.of[i].beat.round > core->round + core->warms)
             return true;
     return false;
 }

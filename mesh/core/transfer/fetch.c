@@ -102,21 +102,17 @@ fetch_segments(const struct core *core)
 bool
 fetch_fit(const struct core *core, int i)
 {
-    const struct peer *peer = &core->peers.peers[i];
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct fetch_peer *fetched = &core->fetch.of[i];
     return view_usable(core, i) && awake_reached(core->awake, fetched->avoid_at) &&
            awake_reached(core->awake, fetched->apart_at) && said->state_hash != 0 &&
-           !(fetch_segments(core) & ~said->holds) && !divergence_excludes(core, i) &&
-           !audit_suspects(&core->audit, peer->node.id) &&
-           divergence_trusts(core, said->round, said->state_hash);
+           !(fetch_segments(core) & ~said->holds) && !divergence_excludes(core, i);
 }
 
 bool
 fetch_ahead(const struct core *core, int i)
 {
-    return core->view.of[i].beat.round > core->round && fetch_fit(core, i) &&
-           holding_whole_with(core, i);
+    return divergence_ahead(core, i) && fetch_fit(core, i) && holding_whole_with(core, i);
 }
 
 bool
@@ -166,7 +162,7 @@ fetch_ready(const struct core *core)
         core->done)
         return false;
     for (int i = 0; i < core->peers.high; i++)
-        if (view_usable(core, i) && core->view.of[i].beat.round > core->round + 1 &&
+        if (divergence_ahead(core, i) && core->view.of[i].beat.round > core->round + 1 &&
             awake_reached(core->awake, fetch->of[i].apart_at))
             return false;
     return true;
