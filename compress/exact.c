@@ -481,17 +481,26 @@ exact_take(const struct exact *exact, const int16_t *exponent, const int32_t *su
     return check_from(sums, first);
 }
 
+static int
+largest_of(const struct exact *exact, size_t tensor, const int16_t *exponent)
+{
+    int largest = EXACT_EXPONENT_MIN;
+    for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
+        largest = exponent[b] > largest ? exponent[b] : largest;
+    return largest;
+}
+
 /* Lift what lies too far below the largest exponent of its tensor. */
 void
 exact_floor(const struct exact *exact, int16_t *exponent)
 {
     for (size_t t = 0; t < exact->tensors; t++) {
-        int largest = EXACT_EXPONENT_MIN;
-        for (size_t b = exact->tensor_first[t]; b < exact->tensor_first[t + 1]; b++)
-            largest = exponent[b] > largest ? exponent[b] : largest;
-        for (size_t b = exact->tensor_first[t]; b < exact->tensor_first[t + 1]; b++)
-            if (exponent[b] < largest - EXACT_SPREAD)
-                exponent[b] = exact_clamp(largest - EXACT_SPREAD);
+        size_t from = exact->tensor_first[t], end = exact->tensor_first[t + 1];
+        int spread = exact->coded[from] ? EXACT_SPREAD_CODED : EXACT_SPREAD;
+        int least = largest_of(exact, t, exponent) - spread;
+        for (size_t b = from; b < end; b++)
+            if (exponent[b] < least)
+                exponent[b] = exact_clamp(least);
     }
 }
 
@@ -502,7 +511,8 @@ exact_follow(const struct exact *exact, size_t block, uint32_t bits, bool settle
     if (bits == 0 || exact_adapts(exact, block) || (exact->flush && exact->coded[block]))
         return;
     int now = exponent[block];
-    int next = (int)bits_length(bits) - grid_of(exact, block, now) + EXACT_HEADROOM;
+    int headroom = exact->coded[block] ? EXACT_HEADROOM_CODED : EXACT_HEADROOM;
+    int next = (int)bits_length(bits) - grid_of(exact, block, now) + headroom;
     exponent[block] = exact_clamp(next < now - fall_max ? now - fall_max : next);
 }
 
@@ -570,15 +580,6 @@ set_tensor(const struct exact *exact, size_t tensor, int to, int16_t *exponent)
 {
     for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
         exponent[b] = exact_clamp(to);
-}
-
-static int
-largest_of(const struct exact *exact, size_t tensor, const int16_t *exponent)
-{
-    int largest = EXACT_EXPONENT_MIN;
-    for (size_t b = exact->tensor_first[tensor]; b < exact->tensor_first[tensor + 1]; b++)
-        largest = exponent[b] > largest ? exponent[b] : largest;
-    return largest;
 }
 
 void

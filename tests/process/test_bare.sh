@@ -9,7 +9,7 @@
 . "$(dirname "$0")/../support/process.sh"
 . "$ROOT/tests/support/netns.sh"
 STATIC=${BUILD:-$ROOT/build/gcc}/meshnode-static
-DIGITS=dd988acd35f4703bcf15142a530a7427d97cefecdd6cd8a6c23d793bd48f094e
+DIGITS=de1fa10c276aaccc0015122d2c871215e7cff12bb7ed304d6c88ca4e61de802c
 FIRST_MS=20000
 [ -x "$STATIC" ] || skip "no static program $STATIC: make static says why"
 [ "$(id -u)" = 0 ] || skip "not root: no other root folder"

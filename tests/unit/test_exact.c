@@ -313,13 +313,13 @@ TEST(exponents_follow_the_sum)
         int now, next;
     } row[] = {
         {0, 4, 4},             /* silent: unchanged */
-        {1 << 24, 4, 5},       /* 2^24 < 2^25: 25 - 27 + 4 + 3 */
-        {(1 << 24) - 1, 4, 4}, /* exactly the headroom */
-        {1 << 23, 4, 4},
-        {(1 << 23) - 1, 4, 3}, /* one bit less */
+        {1 << 23, 4, 5},       /* 2^23 < 2^24: 24 - 27 + 4 + 4 */
+        {(1 << 23) - 1, 4, 4}, /* exactly the headroom */
+        {1 << 22, 4, 4},
+        {(1 << 22) - 1, 4, 3}, /* one bit less */
         {1, 4, 3},             /* would be -19, but falls one bit at a time */
-        {-(1 << 24), 4, 5},    /* the sign does not matter */
-        {-(1 << 30), 4, 11},   /* 31 - 27 + 4 + 3 */
+        {-(1 << 23), 4, 5},    /* the sign does not matter */
+        {-(1 << 30), 4, 12},   /* 31 - 27 + 4 + 4 */
         {1, EXACT_EXPONENT_MIN, EXACT_EXPONENT_MIN},
         {1 << 30, EXACT_EXPONENT_MAX, EXACT_EXPONENT_MAX},
     };
@@ -342,18 +342,18 @@ TEST(silent_blocks_stay_near_the_loudest_of_their_tensor)
     const size_t count[] = {(size_t)3 * EXACT_BLOCK, EXACT_BLOCK};
     OWNED(exact_destroy) struct exact *exact = table(count, 2, 12);
     static int32_t sum[4 * EXACT_BLOCK];
-    int16_t exponent[4] = {10, -20, -1, -20};
-    sum[7] = 1 << 23;
+    int16_t exponent[4] = {10, -20, 7, -20};
+    sum[7] = 1 << 22;
     exact_follow_all(exact, sum, false, exponent);
     assert_int_equal(exponent[0], 10);
     assert_int_equal(exponent[1], 10 - EXACT_SPREAD);
-    assert_int_equal(exponent[2], -1);
+    assert_int_equal(exponent[2], 7);
     assert_int_equal(exponent[3], -20);
     const int32_t over[4] = {3, 0, 0, 0};
     assert_int_equal(exact_raise(exact, over, exponent), 1);
     assert_int_equal(exponent[0], 18);
-    assert_int_equal(exponent[1], 6);
-    assert_int_equal(exponent[2], 6);
+    assert_int_equal(exponent[1], 18 - EXACT_SPREAD);
+    assert_int_equal(exponent[2], 18 - EXACT_SPREAD);
     assert_int_equal(exponent[3], -20);
 }
 
@@ -364,7 +364,7 @@ TEST(what_is_as_far_below_as_it_may_be_stays)
     OWNED(exact_destroy) struct exact *exact = table(count, 2, 12);
     for (int below = 0; below <= EXACT_SPREAD + 3; below++)
         for (size_t loudest = 0; loudest < 3; loudest++) {
-            int16_t low = (int16_t)(30 - below), least = 30 - 12;
+            int16_t low = (int16_t)(30 - below), least = 30 - EXACT_SPREAD;
             int16_t exponent[4] = {low, low, low, -20};
             exponent[loudest] = 30;
             exact_floor(exact, exponent);
