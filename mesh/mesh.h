@@ -257,7 +257,7 @@ int mesh_job_find(const struct mesh_setup *setup, uint64_t timeout_ms, struct me
 /* Takes the files of that job from all who have it: `next` says, again and again, which blocks are wanted then (count
  * 0: none now); false: no more. setup->program.file_came gets each block, and a run of blocks is over when all of it
  * came. `next` and `file_came` get setup->ctx. Returns as mesh_job_find, but waits without an end; -ECANCELED when the
- * run has ended, and who had the files with it. */
+ * run has ended, and those who had the files have left. */
 int mesh_files_take(const struct mesh_setup *setup,
                     bool (*next)(void *ctx, struct core_files *want), struct why *why);
 enum { MESH_PROBE_LEAST_MS = 1500, MESH_PROBE_MOST_MS = 3000 };

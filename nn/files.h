@@ -5,10 +5,10 @@
  * {"dtype":"F32","shape":[..],"data_offsets":[begin,end]} with offsets from the end of the header. It may have
  * "__metadata__", an object of strings. The tensors cover the data without holes and do not overlap.
  *
- * checkpoint, version 2, all integers little-endian. The file consists of pages. Each is a payload and a checksum
+ * checkpoint, version 3, all integers little-endian. The file consists of pages. Each is a payload and a checksum
  * of 8 bytes: full pages of 64 KiB, a shorter one, and the trailer. The payloads, joined:
  *     0   8  magic "MESHCKPT"
- *     8   4  version 2
+ *     8   4  version 3
  *     12  4  number of sections n, 1..192
  *     16  8  bytes of the whole file
  *     24  8  job hash                     these 64 bytes are the head: they say which checkpoint this

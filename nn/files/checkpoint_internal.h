@@ -13,7 +13,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "states are stored as they lie in memory");
 
 enum {
-    VERSION = 2,
+    VERSION = 3,
     HEAD = CHECKPOINT_HEAD,
     ENTRY = 32,
     DIGEST = 32,

@@ -7,7 +7,8 @@
  *                 at once, and others of the mesh wait for a thread that waits
  *     told        --pause-when COMMAND says that the machine is in use: no thread computes
  *
- * Fewer threads compute at once, and with none the node leaves. More do when there was room for them for IDLE_CALM_US;
+ * Fewer threads compute at once, and with none the node leaves, if it may. More do when there was room for them for
+ * IDLE_CALM_US;
  * if that was too soon, for twice as long the next time, up to IDLE_CALM_MOST_US. What only COMMAND says counts at
  * once in both directions. */
 #ifndef NODE_IDLE_H

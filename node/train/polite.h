@@ -3,7 +3,8 @@
  * live line says so.
  *
  * With --idle only the threads that compute are idle (pool.h). The others, which answer the mesh, have little to do,
- * and nobody waits for them: a node whose threads find no CPU has left before it is missed. */
+ * and nobody waits for them: a node whose threads find no CPU has left before it is missed, unless it alone holds a
+ * part of the model. */
 #ifndef NODE_POLITE_H
 #define NODE_POLITE_H
 

@@ -387,7 +387,7 @@ begin_chosen(struct state *next, const struct state *now)
     }
     if (coded)
         exact_begin(coded, next->square, next->exponent);
-    exact_floor(next->exact, next->exponent);
+    exact_floor(state_grid(next), next->exponent);
 }
 
 static void
@@ -424,7 +424,7 @@ state_finish(struct state *next, const struct state *now, const int32_t *total, 
         pool_run(pool, update_item, &u, state_items(now->block_count));
         adapt(next, now, total);
         begin_codec(&u, pool);
-        exact_floor(next->exact, next->exponent);
+        exact_floor(state_grid(next), next->exponent);
     } else {
         copy_vectors(next, now);
         if (state_chooses(now))

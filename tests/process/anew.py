@@ -58,7 +58,7 @@ class Exact:
     def follow(self, total):
         largest = max(abs(q) for q in total)
         if largest:
-            wanted = largest.bit_length() - self.bits + self.exponent + 3
+            wanted = largest.bit_length() - self.bits + self.exponent + 4
             self.exponent = max(wanted, self.exponent - 1) if self.settled else wanted
         self.settled = True
 

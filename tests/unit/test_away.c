@@ -173,3 +173,18 @@ TEST(who_alone_holds_a_part_of_the_model_does_not_leave)
     lone_down(lone, 8);
     assert_true(lone->core->away); /* nobody waits */
 }
+
+TEST(who_alone_holds_a_part_of_the_latest_state_does_not_leave)
+{
+    OWNED(lone_destroy)
+    struct lone *lone = LONE(.id = 6, .peers_min = 3, .state_size = 84, .spans = spans,
+                             .span_count = 3, .block_size = 12, .holds = 2, .unstarted = true);
+    lone->core->config.stages.bytes = bytes;
+    lone->core->config.stages.room = 64;
+    lone_applied(lone, 5, 77, false);
+    lone_meet(lone, 7);
+    lone_meet(lone, 8);
+    others_hold(lone, 1, 3, false); /* of round 0: all would go back to it */
+    core_in_use(lone->core, lone->now, true);
+    assert_false(lone->core->away);
+}

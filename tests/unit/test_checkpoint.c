@@ -188,7 +188,7 @@ mend(uint8_t *data)
 TEST(the_format_is_that_of_the_header)
 {
     static const uint8_t head[64] = {
-        'M',  'E',  'S',  'H',  'C',  'K',  'P',  'T',  2,
+        'M',  'E',  'S',  'H',  'C',  'K',  'P',  'T',  3,
         0,    0,    0,    3,    0,    0,    0,             /* magic, version, n */
         0xc0, 0,    2,    0,    0,    0,    0,    0,       /* 131264 bytes */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,    /* job */
@@ -305,7 +305,7 @@ TEST(fields_are_checked_one_by_one)
         const char *why;
     } row[] = {
         {0, 'm', -EBADMSG, "not a checkpoint"},
-        {8, 1, -EPROTONOSUPPORT, "version 1, expected 2"},
+        {8, 2, -EPROTONOSUPPORT, "version 2, expected 3"},
         {11, 128, -EPROTONOSUPPORT, "version"},
         {12, 0, -EBADMSG, "number of sections"},
         {12, CHECKPOINT_SECTIONS_MAX + 1, -EBADMSG, "number of sections"},
@@ -461,7 +461,7 @@ TEST(what_is_no_checkpoint_at_all_is_damaged_or_not_ours)
     free(data);
     struct checkpoint c = sample(1);
     assert_int_equal(checkpoint_read_newest(dir, UINT64_MAX, &c, &found, &why), -ENOENT);
-    assert_non_null(strstr(why.line, "version 1, expected 2"));
+    assert_non_null(strstr(why.line, "version 1, expected 3"));
     assert_true(found.unfit && found.damaged_count == 0);
     assert_int_equal(unlink(step_path(9)), 0);
     assert_int_equal(mkdir(step_path(9), 0700), 0);

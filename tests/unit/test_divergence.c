@@ -354,6 +354,19 @@ TEST(who_was_accused_is_not_fetched_from)
     assert_non_null(lone_asked(lone, 8, LONE_TOTAL));
 }
 
+TEST(who_was_accused_is_not_followed_at_our_own_round)
+{
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 5, .audit_share = UINT64_C(1) << 32);
+    struct proto_msg accuse = {.type = PROTO_ACCUSE, .accuse = {.plan_hash = 1, .accused = 7}};
+    for (unsigned id = 7; id <= 8; id++) {
+        lone_meet(lone, id);
+        tell(lone, id, 0, lone->core->state_hash);
+    }
+    lone_say(lone, 8, &accuse);
+    assert_false(fetch_fit(lone->core, peers_find(lone->core, lone_node(lone, 7))));
+    assert_true(fetch_fit(lone->core, peers_find(lone->core, lone_node(lone, 8))));
+}
+
 /* Its accuser is gone, and it rests nine rounds ahead. Does node 9 train, before it is starved? */
 static bool
 computes_behind_accused(bool accused)

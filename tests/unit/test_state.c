@@ -102,28 +102,40 @@ TEST(test_overflow_changes_only_exponents_and_repeats_the_step)
     assert_int_equal(state.header->round, (uint64_t)rounds);
 }
 
-/* A block of zeros keeps its exponent, and one of small sums has a lower one than before; but none too far below
- * another of its tensor: all nodes go on from what the step leaves. */
-TEST(test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor)
+/* A block of zeros keeps its exponent, and one of small sums has a lower one than before; but none is more than
+ * `spread` bits below another of its tensor: all nodes go on from what the step leaves. */
+static void
+keeps_exponents_together(const struct codec_grids *codec, int spread)
 {
     OWNED(state_fini) struct state state;
     struct state_job job = job_of();
+    job.codec = codec;
     start(&state, &job);
     for (int step = 0; step < 2; step++) { /* the first one may lower it by any amount */
         struct state_event event;
         OWNED(memory_free) int32_t *total = total_of(&state, 0, state_rows(&state), 1);
         total[1500] = total[2500] = 1;
         state.exponent[0] = 20;
-        state.exponent[1] = 20 - EXACT_SPREAD;
+        state.exponent[1] = (int16_t)(20 - spread);
         state.exponent[2] = -40; /* the other tensor */
         state_rehash(&state, pool);
         assert_int_not_equal(state_advance(&next, &state, total, &event, pool), 0);
         assert_true(event.stepped && next.header->step == (uint64_t)step + 1);
         assert_int_equal(next.exponent[0], 20);
-        assert_int_equal(next.exponent[1], 20 - EXACT_SPREAD);
+        assert_int_equal(next.exponent[1], 20 - spread);
         assert_true(next.exponent[2] < -40);
         state_swap(&state, &next);
     }
+}
+
+TEST(test_after_a_step_no_exponent_is_far_below_the_largest_of_its_tensor)
+{
+    const size_t count[] = {2000, 1000};
+    OWNED(exact_destroy) struct exact *coded = NULL;
+    assert_int_equal(exact_new(&coded, count, 2, SHARDS), 0);
+    exact_code(coded, 0, codec_of(CODEC_int8), 1, false);
+    keeps_exponents_together(NULL, EXACT_SPREAD);
+    keeps_exponents_together(&(struct codec_grids){coded, NULL}, EXACT_SPREAD_CODED);
 }
 
 /* p after each step, and 0.5 to the power of its age; a step that was skipped is none. */

@@ -32,6 +32,15 @@ divergence_differs_from(const struct core *core, int i)
            !mutant(MUTANT_ODD);
 }
 
+/* Others accuse it, or say that another state is right. */
+static bool
+is_doubtful(const struct core *core, int i)
+{
+    const struct proto_heartbeat *said = &core->view.of[i].beat;
+    return audit_suspects(&core->audit, core->peers.peers[i].node.id) ||
+           (said->state_hash != 0 && !divergence_trusts(core, said->round, said->state_hash));
+}
+
 bool
 divergence_excludes(const struct core *core, int i)
 {
@@ -39,10 +48,15 @@ divergence_excludes(const struct core *core, int i)
     bool ahead = said->round > core->round;
     if (mutant(MUTANT_ODD))
         return false;
-    bool accused = audit_suspects(&core->audit, core->peers.peers[i].node.id);
-    bool open = accused || core->round < core->divergence.dispute ||
-                (said->state_hash != 0 && !divergence_trusts(core, said->round, said->state_hash));
+    bool open = core->round < core->divergence.dispute || is_doubtful(core, i);
     return divergence_differs_from(core, i) || (ahead && open);
+}
+
+bool
+divergence_takeable(const struct core *core, int i)
+{
+    return core->view.of[i].beat.state_hash != 0 && !divergence_excludes(core, i) &&
+           !is_doubtful(core, i);
 }
 
 bool

@@ -46,8 +46,7 @@
  * With train.exact: no (config.inexact), a state depends on how the shards were divided. Nodes that trained apart
  * differ, and none of them is wrong. Then nobody looks at the past, and a node that follows another one takes a copy of
  * its state. Of two states before the same round that of more nodes is kept; of equally many, the one with the smaller
- * hash. The copy comes from those who have got further than the follower had, if there are any: others may have the
- * state that it gave up.
+ * hash. The copy comes from those who got further than the follower, if any: others may have what it gave up.
  *
  * Limits: all who differ are one side of the count, also if they contradict each other. A node that says a false hash
  * costs the others only time: three or more outvote it, and of two, the other one computes a round again at most
@@ -126,13 +125,14 @@ void divergence_gone(struct divergence *d, const struct core *core, int i);
 void divergence_forget(struct divergence *d, int i);
 /* True if nobody has another state before this round, or if fewer nodes have another one than have this one. */
 bool divergence_trusts(const struct core *core, uint64_t round, uint64_t hash);
-
 /* Hash of our state before `round`; 0: unknown. */
 uint64_t divergence_past(const struct core *core, uint64_t round);
-/* Does peers[i] have a wrong state, as far as we know, or one ahead that we cannot trust, of an accused node, say?
- * Then no plan with it and no state from it, and nobody waits for it. And is it ahead, with a state to take? */
+/* Does peers[i] have a wrong state, as far as we know, or is it ahead with one that we cannot trust, such as that of an
+ * accused node? Then there is no plan with it and no state from it, and nobody waits for it. */
 bool divergence_excludes(const struct core *core, int i);
-bool divergence_ahead(const struct core *core, int i);
+bool divergence_ahead(const struct core *core, int i); /* usable, ahead, and not excluded */
+/* Does it say a state, of any round, of which nobody doubts that it is right? */
+bool divergence_takeable(const struct core *core, int i);
 /* Must planning, and giving the state to others, wait until it is known whose state is right? */
 bool divergence_open(const struct core *core);
 

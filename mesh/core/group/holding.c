@@ -411,7 +411,8 @@ holding_alone(const struct core *core)
         if (peer->state != PEER_UP || !peer->announced)
             continue;
         waited |= !heard->beat.away;
-        held |= stays || !heard->suspected ? heard->beat.holds : 0;
+        const bool has = (stays || !heard->suspected) && heard->beat.round >= core->round;
+        held |= has ? heard->beat.holds : 0;
     }
     return waited && core->config.stages.bytes && (core->holds & ~held);
 }

@@ -87,8 +87,8 @@ bool holding_covers(const struct core *core, const struct group_choice *choice);
 /* How much of the model nobody here holds, whatever round they are at, in percent; 0: nothing. */
 unsigned holding_missing(const struct core *core);
 
-/* Would others wait for what this node holds, if it went away? Of several that hold a segment, and whose machines are
- * in use, the one with the lowest id stays. */
+/* Would others wait for what this node holds, or go back to an earlier round, if it went away? Of several that hold a
+ * segment of the latest state, and whose machines are in use, the one with the lowest id stays. */
 bool holding_alone(const struct core *core);
 
 /* A member contradicted the hash of a segment. One of us is wrong, and perhaps nobody else holds it. */

@@ -7,7 +7,7 @@
 
 enum {
     RATE = 1000,       /* bytes per second: a rate that changes by less is not worth a word, */
-    RATES_US = 250000, /* and rates alone are told this often at most */
+    RATES_US = 250000, /* and rates alone this often at most, but for those that were unknown */
 };
 
 /* Again and again: who is asked may have been killed, or may not have had our HELLO yet. */
@@ -75,7 +75,7 @@ tell_list(struct view *view, const struct core *core)
         return;
     view->told = msg.hears;
     view->told_hash = proto_hears_hash(&msg.hears);
-    if (msg.hears.count > 0) { /* else there is nobody to tell */
+    if (msg.hears.count > 0) { /* else nobody trains with this node */
         view->told_at = core->now;
         view->list_at = wall_after(core->now, CORE_HEARTBEAT_US * rarely(core, msg.hears.count));
     }

@@ -89,8 +89,8 @@ enum heartbeat_verdict {
     HEARTBEAT_LOST,      /* its session is to end */
 };
 
-/* Sends a heartbeat now: to all peers if it comes early, since something has changed; else to those for which one is
- * due. A node without a job asks for one instead. */
+/* Sends a heartbeat now: if it comes early, since something has changed, to all peers that train; else to those for
+ * which one is due. A node without a job asks for one instead. */
 void heartbeat_send(struct view *view, const struct core *core, const struct proto_heartbeat *beat);
 /* A message of peers[i] came. Returns true if it was suspected, and is not any more. */
 bool heartbeat_heard(struct view *view, const struct core *core, int i);

@@ -105,8 +105,8 @@ fetch_fit(const struct core *core, int i)
     const struct proto_heartbeat *said = &core->view.of[i].beat;
     const struct fetch_peer *fetched = &core->fetch.of[i];
     return view_usable(core, i) && awake_reached(core->awake, fetched->avoid_at) &&
-           awake_reached(core->awake, fetched->apart_at) && said->state_hash != 0 &&
-           !(fetch_segments(core) & ~said->holds) && !divergence_excludes(core, i);
+           awake_reached(core->awake, fetched->apart_at) &&
+           !(fetch_segments(core) & ~said->holds) && divergence_takeable(core, i);
 }
 
 bool

@@ -226,8 +226,10 @@ files_answer(const struct core *core, int to, const struct proto_fetch *fetch, u
 static void
 rest_of(struct files *files, uint64_t us)
 {
+    unsigned takers = (unsigned)__builtin_popcountll(files->waiting);
+    uint64_t most = FILES_PAUSE_US / (takers > 1 ? takers : 1);
     us *= files->rests_for;
-    files->pause_us = us < FILES_PAUSE_US ? us : FILES_PAUSE_US;
+    files->pause_us = us < most ? us : most;
 }
 
 /* Who got the last block asks for more, and nothing else was under way to it: that block has come. */

@@ -34,7 +34,7 @@ enum {
     FILES_ASK_US = 1500000,
     FILES_PATIENCE_US = 15000000,
     FILES_SHARE = 10,
-    FILES_PAUSE_US = 10000000,   /* rests are no longer: less than FILES_PATIENCE_US */
+    FILES_PAUSE_US = 10000000,   /* all takers' rests are no longer: less than FILES_PATIENCE_US */
     FILES_LINE = 12500000,       /* bytes per second: a guess, until a block has come */
     FILES_REST_US = 1000000,     /* how long nobody is asked when nobody has them */
     FILES_NAMES_US = 5000000,    /* for a whole manifest, at first */
