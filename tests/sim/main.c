@@ -262,7 +262,7 @@ static const uint64_t staged_founds[] = {
     2900377122, 2900398883, 3000517715, 3000729545, 3000741570};
 
 /* With --coded. */
-static const uint64_t coded_founds[] = {6300027474, 6300035753, 6300042769};
+static const uint64_t coded_founds[] = {6300027474, 6300035753, 6300042769, 89100012269};
 
 /* With --many-flips --followers-flip. */
 static const uint64_t flips_founds[] = {2078600443, 300006245, 2078700414, 7740000833};
