@@ -98,7 +98,7 @@ says 'no whole checkpoint here, and no other node was met. Training does not sta
 echo "a checkpoint of another version"
 cp "$WORK/whole" "$file"
 for at in 8 $(($(stat -c %s "$file") - 112 + 8)); do
-    printf '\3' | dd of="$file" bs=1 seek=$at conv=notrunc status=none
+    printf '\4' | dd of="$file" bs=1 seek=$at conv=notrunc status=none
 done
-refused "another version" "checkpoint-[0-9]*: checkpoint version 3, expected 2; --fresh begins again$" "$WORK/a"
+refused "another version" "checkpoint-[0-9]*: checkpoint version 4, expected 3; --fresh begins again$" "$WORK/a"
 echo "goes on, refused, begun again"
