@@ -82,9 +82,13 @@ again() { # COUNT
 for name in m n o p q; do
     slow $name topk --peers 5 $LONG
 done
+together() { # COUNT: all who are left have computed the last step of m
+    tail -n 1 "$WORK/m/metrics.jsonl" | grep -q "\"peers\":$1,"
+}
 times=0
 for name in n o p q; do
     wait_until 60 "a step within the long span" reached 6 m $name
+    wait_until 60 "all who are left to compute" together $((5 - times))
     kill_node $name
     wait_until 60 "the span to be computed again" again $((++times))
 done
