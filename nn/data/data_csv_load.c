@@ -18,7 +18,7 @@ check_kind(struct data_file *file, uint64_t before)
     if (data_file_is_gzip(file))
         return data_file_refuse(file, -EBADMSG, "is gzip, expected plain text");
     if (before + size > TEXT_MAX)
-        return data_file_refuse(file, -EFBIG, "%ju bytes%s, expected at most %ju", (before + size),
+        return data_file_refuse(file, -EFBIG, "%ju bytes%s, expected at most %ju", before + size,
                                 before ? " with the files before it" : "", TEXT_MAX);
     return 0;
 }

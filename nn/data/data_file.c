@@ -79,7 +79,7 @@ raw_fill(struct data_file *f)
     size_t want = f->unread < IN_SIZE ? (size_t)f->unread : IN_SIZE;
     ssize_t got = disk_read_at(f->fd, f->in, want, f->size - f->unread);
     if (got < 0)
-        return data_file_refuse(f, -errno, "byte %ju: %s", (f->size - f->unread), strerror(errno));
+        return data_file_refuse(f, -errno, "byte %ju: %s", f->size - f->unread, strerror(errno));
     f->unread = got ? f->unread - (uint64_t)got : 0;
     f->z.next_in = f->in;
     f->z.avail_in = (uInt)got;

@@ -275,7 +275,7 @@ judge_gap(struct proof *proof, uint64_t first, uint64_t last, bool proved)
     char where[160];
     snprintf(where, sizeof where,
              "no file: epoch %ju, step %ju, sample %ju to epoch %ju, step %ju, sample %ju",
-             from.epoch, first, from.first, to.epoch, last, (to.first + to.rows - 1));
+             from.epoch, first, from.first, to.epoch, last, to.first + to.rows - 1);
     proof->gaps += last - first + 1;
     verify_find(proof->folders, where, "", "%s",
                 proved ? "not proved by these files, but the running hash behind them says "
