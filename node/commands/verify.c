@@ -85,15 +85,26 @@ epoch_steps(const struct verify_job *job)
     return (job->train + job->batch - 1) / job->batch;
 }
 
+/* Where the run, its last part until then, or its span began: steps done. */
+static uint64_t
+first_of_span(const struct verify_job *job, uint64_t before)
+{
+    uint64_t first = job->begun;
+    for (size_t i = 0; i < job->part_count && job->part[i] <= before; i++)
+        first = first > job->part[i] ? first : job->part[i];
+    if (!job->span || before < job->warmup)
+        return first;
+    first = first > job->warmup ? first : job->warmup;
+    return first + (before - first) / job->span * job->span;
+}
+
 /* Steps done before the round that `step`, counted from 1 as in the lines, is part of. */
 static uint64_t
 round_first(const struct verify_job *job, uint64_t step)
 {
     uint64_t before = step - 1, begin = before - before % epoch_steps(job);
-    if (begin < job->begun)
-        begin = job->begun;
-    for (size_t i = 0; i < job->part_count && job->part[i] <= before; i++)
-        begin = begin > job->part[i] ? begin : job->part[i];
+    if (begin < first_of_span(job, before))
+        begin = first_of_span(job, before);
     return before - (before - begin) % job->local_steps;
 }
 
@@ -105,6 +116,8 @@ round_last(const struct verify_job *job, uint64_t step)
     uint64_t last = first + (job->local_steps < left ? job->local_steps : left);
     for (size_t i = 0; i < job->part_count; i++)
         last = job->part[i] > first && job->part[i] < last ? job->part[i] : last;
+    uint64_t end = first < job->warmup ? job->warmup : first_of_span(job, first) + job->span;
+    last = job->span && end < last ? end : last;
     return last < job->steps ? last : job->steps;
 }
 

@@ -15,7 +15,7 @@
  * A run that started from a checkpoint of another one (train.from) begins behind its steps: "begun" in job.json.
  *
  * With train.local_steps there is one line per round. It is about all steps of the round and has the number of the
- * last.
+ * last. A round ends where a span does: "span" and "warmup" in job.json.
  *
  * Every contradiction is a finding. A step without a line is a finding, too: these files do not prove it. If the
  * running hash behind such a gap is right, the steps in the gap were counted, but their lines are elsewhere (a node

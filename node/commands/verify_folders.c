@@ -35,7 +35,8 @@ same_job(const struct verify_job *a, const struct verify_job *b)
 {
     return a->job == b->job && a->seed == b->seed && a->train == b->train && a->batch == b->batch &&
            a->steps == b->steps && a->shards == b->shards && a->local_steps == b->local_steps &&
-           a->begun == b->begun && a->part_count == b->part_count &&
+           a->span == b->span && a->warmup == b->warmup && a->begun == b->begun &&
+           a->part_count == b->part_count &&
            memcmp(a->part, b->part, a->part_count * sizeof *a->part) == 0;
 }
 
@@ -55,6 +56,7 @@ check_numbers(struct verify_folders *folders, const char *dir, const struct left
         {"batch", job->batch, config->train.batch},
         {"shards", job->shards, config->train.shards},
         {"local_steps", job->local_steps, config->train.local_steps},
+        {"span", job->span, job->span ? config->mesh.compress_span : 0},
         {"steps", job->steps, state_rules_total(&rules, &ends)},
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)

@@ -187,6 +187,9 @@ bool config_labelled(const struct config *config);
  * block_rate * v. The paper's Nesterov variant, seen from the beginning of a block, is p -= block_rate * (G +
  * block_momentum * v). This is SGD with G in the place of the gradient. */
 struct optim_spec config_outer(const struct config *config);
+/* Vectors that the optimizer of the steps within a shard keeps of it from round to round: local_sgd.h. 0 without local
+ * steps. */
+size_t config_moments(const struct config *config);
 /* A data_spec that borrows from the config. */
 void config_data_spec(const struct config *config, struct data_spec *out);
 

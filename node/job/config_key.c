@@ -344,3 +344,11 @@ config_key_of_model(const struct config_key *key)
 {
     return strncmp(key->section, "model", 5) == 0;
 }
+
+size_t
+config_moments(const struct config *config)
+{
+    struct optim_spec local = config->train.optim;
+    local.ema = 0;
+    return config->train.local_steps > 1 ? optim_slots(&local) : 0;
+}

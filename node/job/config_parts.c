@@ -179,7 +179,7 @@ static size_t
 slots(const struct config *config)
 {
     const struct optim_spec outer = config_outer(config);
-    return optim_slots(&outer);
+    return optim_slots(&outer) << 8 | config_moments(config);
 }
 
 /* With another number of slots the optimizer's state has no place for what one of these needs. */

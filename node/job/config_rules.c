@@ -13,9 +13,12 @@
 
 enum { SHOWN_MAX = 160, REASON_SIZE = 320, PATH_SIZE = 96, VALUE_SIZE = 80 };
 
-#define SGD_ONLY                                                                                   \
-    "local steps need sgd without momentum; train.block_momentum is the momentum between "         \
-    "exchanges"
+#define LOCAL_AUDIT                                                                                \
+    "the moments of a shard's local steps are known to who computes it alone; leave out "          \
+    "mesh.audit"
+#define NO_SPAN                                                                                    \
+    "only topk, onebit, randk, powersgd and local steps of an optimizer with moments have spans; " \
+    "set mesh.compress = topk, or leave out mesh.compress_span"
 #define NO_BLOCKS(key)                                                                             \
     "with one step to an exchange there are no blocks; set train.local_steps = 2 or more, or "     \
     "leave out " key
@@ -60,8 +63,11 @@ const struct config_rule config_rules[] = {
     /* the optimizer */
     {"train.optimizer.sgd.nesterov = yes", "train.optimizer.sgd.momentum = 0",
      "set a momentum above 0"},
-    {"train.local_steps > 1", "train.optimizer != sgd", SGD_ONLY},
-    {"train.local_steps > 1", "train.optimizer.sgd.momentum > 0", SGD_ONLY},
+    {"train.local_steps > 1", "train.optimizer = lars|lamb",
+     "their step is in proportion to the size of a tensor, for large batches, and a shard's is "
+     "small; set train.optimizer = sgd, adam, adamw, rmsprop or lion"},
+    {"mesh.audit > 0 & train.local_steps > 1", "train.optimizer != sgd", LOCAL_AUDIT},
+    {"mesh.audit > 0 & train.local_steps > 1", "train.optimizer.sgd.momentum > 0", LOCAL_AUDIT},
     {"train.local_steps > 1", "train.exact = no",
      "each shard takes its own steps; set train.exact = yes"},
     {"train.block_momentum > 0", "train.local_steps = 1", NO_BLOCKS("train.block_momentum")},
@@ -90,10 +96,10 @@ const struct config_rule config_rules[] = {
      "what is left out waits in the replicas; leave out mesh.compress_span"},
     {"mesh.compress_warmup != 16", "mesh.compress = none",
      "nothing is compressed; set mesh.compress, or leave out mesh.compress_warmup"},
-    {"mesh.compress_span != 64", "mesh.compress != " CODECS_WITH_MEMORY "|auto",
-     "only topk, onebit, randk and powersgd have a memory, and so spans; set mesh.compress = topk, "
-     "or "
-     "leave out mesh.compress_span"},
+    {"mesh.compress_span != 64 & train.local_steps = 1",
+     "mesh.compress != " CODECS_WITH_MEMORY "|auto", NO_SPAN},
+    {"mesh.compress_span != 64 & train.optimizer.sgd.momentum = 0",
+     "mesh.compress != " CODECS_WITH_MEMORY "|auto", NO_SPAN},
     {"mesh.compress = auto", "mesh.compress_warmup = 0",
      "auto measures in the warm-up; set mesh.compress_warmup = 1 or more"},
     {"mesh.compress = " CODECS_WITH_MEMORY, "mesh.compress_warmup = 0",

@@ -169,8 +169,8 @@ write_model(FILE *file, const struct config *config, unsigned scopes)
     }
 }
 
-/* train.past, mesh.activations, mesh.pull and mesh.compress are those of few jobs: the hash of the others is as if
- * there were no such keys. */
+/* train.past, mesh.activations, mesh.pull, mesh.compress and its span are those of few jobs: the hash of the others is
+ * as if there were no such keys. */
 static bool
 is_left_out(const struct config_key *key, const struct config *config)
 {
@@ -181,7 +181,8 @@ is_left_out(const struct config_key *key, const struct config *config)
     bool codec = key->offset == offsetof(struct config, mesh.compress) ||
                  key->offset == offsetof(struct config, mesh.compress_warmup);
     const struct codec *used = codec_of(config->mesh.compress);
-    bool span = key->offset == offsetof(struct config, mesh.compress_span);
+    bool span =
+        key->offset == offsetof(struct config, mesh.compress_span) && config_moments(config) == 0;
     return key->scope == CONFIG_JOB &&
            (empty || plain || (codec && !used) || (span && !(used && used->memory)));
 }

@@ -72,6 +72,8 @@ struct metrics_job {
     uint64_t job, seed, train, batch, steps; /* job: hash; seed of the order of the samples */
     unsigned shards;
     uint64_t local_steps;
+    uint64_t span,
+        warmup; /* rounds end where spans of so many steps do, which begin here; 0: there are none */
     uint64_t data, from;  /* hashes of the data, and of what model.from or train.from names */
     uint64_t begun;       /* steps that were done in train.from */
     const char *text;     /* config.text */

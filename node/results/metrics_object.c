@@ -219,6 +219,10 @@ metrics_job_object(const struct metrics_job *job)
     json_object_set_new(object, "shards", integer_json(job->shards));
     json_object_set_new(object, "steps", integer_json(job->steps));
     json_object_set_new(object, "local_steps", integer_json(job->local_steps));
+    if (job->span) {
+        json_object_set_new(object, "span", integer_json(job->span));
+        json_object_set_new(object, "warmup", integer_json(job->warmup));
+    }
     if (job->begun)
         json_object_set_new(object, "begun", integer_json(job->begun));
     if (job->part_count)

@@ -122,6 +122,8 @@ verify_read_job(struct verify_job *out, const json_t *object, struct why *why)
         .shards = (unsigned)shards,
         .local_steps =
             json_object_get(object, "local_steps") ? verify_number(&reading, "local_steps") : 1,
+        .span = json_object_get(object, "span") ? verify_number(&reading, "span") : 0,
+        .warmup = json_object_get(object, "span") ? verify_number(&reading, "warmup") : 0,
         .begun = json_object_get(object, "begun") ? verify_number(&reading, "begun") : 0,
         .data = json_object_get(object, "data") ? hash(&reading, "data") : 0,
         .from = json_object_get(object, "from") ? hash(&reading, "from") : 0,
@@ -129,7 +131,8 @@ verify_read_job(struct verify_job *out, const json_t *object, struct why *why)
     const char *run = json_string_value(json_object_get(object, "run"));
     snprintf(out->run, sizeof out->run, "%s", run && strlen(run) < sizeof out->run ? run : "");
     verify_keys(&reading,
-                "run|job|seed|train|batch|shards|steps|local_steps|begun|parts|data|from|text");
+                "run|job|seed|train|batch|shards|steps|local_steps|span|warmup|begun|parts|data|"
+                "from|text");
     const char *wrong = shards < 1 || shards > PROTO_SHARDS_MAX          ? "shards is out of range"
                         : out->train < 1 || out->train > UINT32_MAX      ? "train is out of range"
                         : out->batch < shards || out->batch > out->train ? "batch is out of range"

@@ -15,8 +15,9 @@ struct verify_job {
     char run[512]; /* its name */
     uint64_t job;  /* hash */
     uint64_t seed, train, batch, steps, local_steps;
-    uint64_t begun;      /* steps before the first one, of another run: train.from */
-    uint64_t data, from; /* hashes of the data and of model.from or train.from; 0: none */
+    uint64_t span, warmup; /* as in struct metrics_job */
+    uint64_t begun;        /* steps before the first one, of another run: train.from */
+    uint64_t data, from;   /* hashes of the data and of model.from or train.from; 0: none */
     unsigned shards;
     uint64_t part[VERIFY_PARTS_MAX]; /* the last steps of parts, rising: config_parts.h */
     size_t part_count;

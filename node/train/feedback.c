@@ -15,8 +15,10 @@ enum { NO_ROUND = -1 };
 struct feedback {
     unsigned shards;
     struct state_stages parts;
-    size_t params, scratch;
-    float *now[EXACT_SHARDS_MAX], *next[EXACT_SHARDS_MAX]; /* [params]; NULL: not needed so far */
+    struct state_range kept; /* of the floats of a shard: its moments, behind what waits */
+    size_t scratch;
+    /* [kept.end + scratch]; NULL: not needed so far */
+    float *now[EXACT_SHARDS_MAX], *next[EXACT_SHARDS_MAX];
     uint64_t round; /* of the state that `now` belongs to; NO_ROUND: to none */
     /* of each shard the parts in `now`, and those in `next`, of this round */
     uint64_t has[EXACT_SHARDS_MAX], computed[EXACT_SHARDS_MAX];
@@ -25,15 +27,16 @@ struct feedback {
 
 int
 feedback_new(struct feedback **out, unsigned shards, const struct state_stages *parts,
-             size_t scratch)
+             size_t moments, size_t scratch)
 {
+    const size_t params = parts->stage[parts->count - 1].end;
     assert(shards <= EXACT_SHARDS_MAX);
     *out = calloc(1, sizeof **out);
     if (!*out)
         return -ENOMEM;
     **out = (struct feedback){.shards = shards,
                               .parts = *parts,
-                              .params = parts->stage[parts->count - 1].end,
+                              .kept = {params, params + moments * params},
                               .scratch = scratch,
                               .round = (uint64_t)NO_ROUND};
     return 0;
@@ -54,7 +57,7 @@ static bool
 feedback_room(struct feedback *feedback, unsigned shard)
 {
     float **now = &feedback->now[shard], **next = &feedback->next[shard];
-    size_t size = feedback->params + feedback->scratch + 1;
+    size_t size = feedback->kept.end + feedback->scratch + 1;
     *now = *now ? *now : calloc(size, sizeof **now);
     *next = *next ? *next : calloc(size, sizeof **next);
     return *now && *next;
@@ -127,6 +130,7 @@ feedback_open(struct feedback *feedback, const struct state *state, uint64_t sha
             return -ENOMEM;
         if (empty >> s & 1)
             range_set(feedback->next[s], feedback->carries ? feedback->now[s] : NULL, range);
+        range_set(feedback->next[s], feedback->carries ? feedback->now[s] : NULL, &feedback->kept);
         feedback->computed[s] |= parts;
     }
     return 0;
@@ -152,7 +156,13 @@ feedback_next(const struct feedback *feedback, unsigned shard)
 float *
 feedback_scratch(const struct feedback *feedback, unsigned shard)
 {
-    return feedback->next[shard] + feedback->params;
+    return feedback->next[shard] + feedback->kept.end;
+}
+
+float *
+feedback_moments(const struct feedback *feedback, unsigned shard)
+{
+    return feedback->next[shard] + feedback->kept.first;
 }
 
 void
@@ -168,6 +178,8 @@ feedback_applied(struct feedback *feedback, const struct state *next, const stru
             shard_swap(feedback, s);
         if (zero)
             parts_zero(feedback, feedback->now[s], computed);
+        if (zero && computed)
+            range_set(feedback->now[s], NULL, &feedback->kept);
         feedback->has[s] = moves || zero ? computed : feedback->has[s];
         feedback->computed[s] = 0;
     }

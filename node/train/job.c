@@ -196,6 +196,7 @@ job_code(struct job *job, const struct config *config, struct why *why)
     struct codec codec;
     bool kind = job_codec(config, &codec) && config_way(config) != CONFIG_GOSSIP;
     drop_grids(job);
+    job->moments = config_moments(config);
     int rc = job_chooses(config) ? make_choices(job, config)
              : kind              ? make_grids(job, config, &codec, &job->codec[0])
                                  : 0;
@@ -484,7 +485,9 @@ job_rules(const struct job *job, const struct config *config)
         .codec = job->codec,
         .choose = job_chooses(config),
         .bases = job->bases,
-        .warmup = job->memory && config->mesh.compress_warmup <= job->begun
+        .moments = job->moments > 0,
+        .warmup = config->mesh.compress == CODEC_none ? 0
+                  : job->memory && config->mesh.compress_warmup <= job->begun
                       ? job->begun + 1 /* its first unit comes from the step before it */
                       : config->mesh.compress_warmup,
         .span = config->mesh.compress_span,
@@ -522,6 +525,7 @@ job_work(const struct job *job, const struct config *config)
         .stages = config->mesh.stages != 1,
         .claims = config->mesh.audit > 0,
         .memory = job->memory,
+        .moments = job->moments,
         .product = longest_product(job),
     };
 }

@@ -17,6 +17,7 @@ struct job {
      * NULL: without */
     struct codec_grids codec[CODECS];
     bool memory, bases;            /* has one of them a memory, does one send products? */
+    size_t moments;                /* vectors that each shard keeps within a span: config_moments */
     unsigned ledgers;              /* one per segment of the model; 1 without mesh.stages */
     float *average;                /* one value per exponent block: see struct state_job */
     struct safetensors_file *from; /* model.from, open; NULL: there is none */
@@ -60,6 +61,12 @@ int job_parts(struct job *job, const struct config *config, struct why *why);
  * seed. No more than that is read. Returns 0, or a negative errno with `why` if the file cannot be read any more. */
 int job_state(const struct job *job, const struct config *config, struct state *state,
               struct why *why);
+/* Vectors of all that a shard keeps within a span; 0: there are no spans. */
+static inline size_t
+job_keeps(const struct job *job)
+{
+    return job->memory + job->moments;
+}
 /* What F needs to know about the job; borrows from it. */
 struct state_job job_rules(const struct job *job, const struct config *config);
 /* Where its model may be cut into stages. Returns 0 or -ENOMEM. */

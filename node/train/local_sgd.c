@@ -17,7 +17,7 @@ local_sgd_init(struct local_sgd *local, const struct nn_model *model)
 {
     size_t count = nn_param_count(model);
     float *both = calloc(2 * count + 1, sizeof *both);
-    *local = (struct local_sgd){model, NULL, both, both ? both + count : NULL};
+    *local = (struct local_sgd){model, NULL, NULL, both, both ? both + count : NULL};
     return both ? 0 : -ENOMEM;
 }
 
@@ -29,10 +29,12 @@ local_sgd_fini(struct local_sgd *local)
 }
 
 void
-local_sgd_begin(struct local_sgd *local, const struct optim_spec *optim, const float *params)
+local_sgd_begin(struct local_sgd *local, const struct optim_spec *optim, float *moments,
+                const float *params)
 {
-    assert(optim->kind == OPTIM_SGD && !(optim->momentum > 0));
+    assert(!optim_layerwise(optim));
     local->optim = optim;
+    local->moments = moments;
     memcpy(local->params, params, nn_param_count(local->model) * sizeof *params);
 }
 
@@ -63,20 +65,23 @@ squares(const struct local_sgd *local)
 }
 
 void
-local_sgd_step(struct local_sgd *local, double rate)
+local_sgd_step(struct local_sgd *local, double rate, uint64_t step)
 {
-    float *none[OPTIM_SLOTS_MAX] = {0};
+    const size_t params = nn_param_count(local->model);
     float factor = local->optim->clip_norm > 0 ? optim_clip(local->optim, squares(local)) : 1.0f;
     for (size_t t = 0; t < nn_tensor_count(local->model); t++) {
         const struct nn_tensor *tensor = nn_tensor(local->model, t);
         float *p = local->params + tensor->first, *g = local->gradient + tensor->first;
+        float *slot[OPTIM_SLOTS_MAX] = {0};
         const float average = tensor->average, scale = average > 0 ? average : factor;
+        for (size_t s = 0; local->moments && s < OPTIM_SLOTS_MAX; s++)
+            slot[s] = local->moments + s * params + tensor->first;
         for (size_t i = 0; scale != 1.0f && i < tensor->count; i++)
             g[i] *= scale;
         for (size_t i = 0; average > 0 && i < tensor->count; i++)
             p[i] -= g[i];
         if (!(average > 0))
-            optim_apply(local->optim, rate, 0, p, none, g, tensor->count);
+            optim_apply(local->optim, rate, step, p, slot, g, tensor->count);
     }
 }
 

@@ -293,8 +293,8 @@ measure_job(struct memory *m, const struct config *config, const struct job *job
             nn_team_scratch(job->model, &room) * sizeof(float) * (threads > 1 ? threads : 0);
     }
     m->rest = state - m->weights - m->slots;
-    if (job->memory)
-        m->left = state + 2 * shards_of_node(config) * m->weights;
+    if (job_keeps(job))
+        m->left = state + 2 * shards_of_node(config) * job_keeps(job) * m->weights;
     measure_stages(m, config, job);
 }
 
@@ -443,7 +443,7 @@ memory_print(const struct memory *m, const struct config *config)
     }
     if (m->left > 0) {
         snprintf(text, sizeof text,
-                 "what waits of %u shards, and the state of the span's first step",
+                 "what is kept of %u shards, and the state of the span's first step",
                  shards_of_node(config));
         if (config->mesh.stages != 1)
             snprintf(text, sizeof text,

@@ -27,7 +27,7 @@ struct rounds_run {
     uint64_t missing;                 /* segments that run->gather has not got */
     /* of the steps in stages; NULL: there are none */
     struct recording *recording;
-    /* With a codec that has a memory: the state in which the present span began, to go back to, and its hash; 0: this
+    /* With spans: the state in which the present span began, to go back to, and its hash; 0: this
      * node did not have it; and steps since the last state that may be written as a checkpoint */
     struct state span_start;
     uint64_t span_start_hash;

@@ -459,6 +459,12 @@ state_span_end(const struct state *state)
     return state->header->step + steps_left(state);
 }
 
+uint64_t
+state_span_done(const struct state *state)
+{
+    return state_span(state) > 0 ? state->header->step - span_first(state) : 0;
+}
+
 bool
 state_flushes(const struct state *state)
 {

@@ -150,9 +150,11 @@ struct state_job {
     /* one value per exponent block: above 0, the block moves by this share of its sum and not by the optimizer.
      * NULL: all are 0. Borrowed. */
     const float *average;
+    /* Of rules.local each shard keeps moments within a span: local_sgd.h. */
+    bool moments;
     /* The grids of the sums (exact.h) from the step `warmup` on; NULL: as before it. With `flush` the codec has a
-     * memory, and spans have `span` steps. Borrowed. With `choose` there are as many as codecs, and the state says
-     * which: header->codec. */
+     * memory, and spans have `span` steps, as with moments. Borrowed. With `choose` there are as many as codecs, and
+     * the state says which: header->codec. */
     const struct codec_grids *codec;
     bool choose;
     bool bases; /* one of them sends products, or is to be chosen */
@@ -223,21 +225,23 @@ state_codec(const struct state *state)
     return job->codec ? &job->codec[chosen ? state->header->codec : 0] : &none;
 }
 
-/* Steps of a span; 0: the codec has no memory. */
+/* Steps of a span; 0: the codec has no memory, and the shards have no moments. */
 static inline uint64_t
 state_span(const struct state *state)
 {
-    return state_codec(state)->flush ? state->job.span : 0;
+    return state_codec(state)->flush || state->job.moments ? state->job.span : 0;
 }
 
-/* A codec with memory: what the next gradient of a shard lacks is added to the one after it. Spans of `span` steps
- * begin where nothing is carried on: after the warm-up, and where rules end. Is something carried on to the next
- * round, is something to the round after it, and does the next one send all of it? No round is in two spans. */
+/* A codec with memory: what the next gradient of a shard lacks is added to the one after it. And so a shard has its
+ * moments. Spans of `span` steps begin where nothing is carried on: after the warm-up, and where rules end. Is
+ * something carried on to the next round, is something to the round after it, and does the next one send all of it? No
+ * round is in two spans. */
 bool state_carries(const struct state *state);
 bool state_carries_on(const struct state *state);
 bool state_flushes(const struct state *state);
-/* The last step of the present span. */
+/* The last step of the present span, and how many of it are done; 0: it begins, or there is none. */
 uint64_t state_span_end(const struct state *state);
+uint64_t state_span_done(const struct state *state);
 
 /* The grid of the sum of the next round. */
 static inline const struct exact *
@@ -246,7 +250,7 @@ state_grid(const struct state *state)
     const struct codec_grids *codec = state_codec(state);
     if (!codec->coded || state->header->step < state->job.warmup)
         return state->exact;
-    return state_flushes(state) ? codec->flush : codec->coded;
+    return codec->flush && state_flushes(state) ? codec->flush : codec->coded;
 }
 
 /* Vectors of the state besides the parameters: those of the optimizer, and behind them one of `bases`. */

@@ -293,7 +293,7 @@ static bool
 codec_begins(const struct update *u)
 {
     const struct state_job *job = &u->next->job;
-    return state_span(u->next) > 0 && u->now->header->step < job->warmup &&
+    return state_codec(u->next)->flush && u->now->header->step < job->warmup &&
            u->next->header->step >= job->warmup;
 }
 
@@ -367,7 +367,8 @@ next_bases(struct update *u, struct pool *pool)
 static void
 begin_chosen(struct state *next, const struct state *now)
 {
-    const struct exact *coded = state_span(next) > 0 ? state_codec(next)->coded : NULL;
+    const struct codec_grids *grids = state_codec(next);
+    const struct exact *coded = grids->flush ? grids->coded : NULL;
     for (size_t b = 0; b < now->block_count; b++)
         if (!state_block_sound(now, b))
             atomic_store(&next->changed, true);

@@ -387,6 +387,14 @@ tell_from(void *ctx, const char *line)
     train_say(ctx, 4, "%s", line);
 }
 
+/* Of which rounds of several steps end with spans. What auto takes, and so its spans, is not known from the job. */
+static uint64_t
+told_span(const struct run *run)
+{
+    const struct state_job *job = &run->state.job;
+    return job->local_steps > 1 && (job->moments || !job->choose) ? state_span(&run->state) : 0;
+}
+
 /* `skipped`: checkpoints that were of no use, or "". */
 static void
 tell_start(struct run *run, enum train_start start, const char *skipped)
@@ -404,6 +412,8 @@ tell_start(struct run *run, enum train_start start, const char *skipped)
                                   .steps = state_steps_total(&run->state),
                                   .shards = config->train.shards,
                                   .local_steps = config->train.local_steps,
+                                  .span = told_span(run),
+                                  .warmup = run->state.job.warmup,
                                   .data = data_info(run->job.data)->hash,
                                   .from = run->job.from_hash,
                                   .begun = run->job.begun,

@@ -238,7 +238,7 @@ compute_shards(struct run *run, const struct mesh_task *task)
     rounds->damaged = !state_head_sound(&run->state);
     int rc = rounds->damaged ? 0 : work_open(run->work, &run->state, task->shards);
     if (rc == -ENOMEM) {
-        rounds_stop(run, "not enough memory for what its codec leaves out of gradients");
+        rounds_stop(run, "not enough memory for what is kept of each shard within a span");
         return;
     }
     rounds->damaged = rounds->damaged || rc;
@@ -663,7 +663,7 @@ open_rounds(struct run *run, struct why *why)
         return why_error(why, -ENOMEM, "not enough memory for mesh.audit");
     rounds->known = true;
     const struct state_job rules = job_rules(&run->job, run->config);
-    if (run->job.memory &&
+    if (job_keeps(&run->job) &&
         state_init(&rounds->span_start, &rules, run->job.exact, run->state.param_count))
         return why_error(why, -ENOMEM, "not enough memory for the state to go back to");
     if (run->config->mesh.stages == 1)

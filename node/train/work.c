@@ -292,8 +292,9 @@ local_sgd_on(struct lane *lane, uint64_t step)
     for (size_t s = 0; s < work->buckets.section_count; s++)
         backward_section(lane, s, lane->walk.params, &sink);
     const struct state_rules *rules = state_rules(work->state);
-    local_sgd_step(&lane->walk, optim_rate(&rules->local, h->step + step,
-                                           state_rules_total(job, rules), h->epoch, job->batch));
+    double rate = optim_rate(&rules->local, h->step + step, state_rules_total(job, rules), h->epoch,
+                             job->batch);
+    local_sgd_step(&lane->walk, rate, state_span_done(work->state) + step);
 }
 
 /* The present local step of the lane's shard; with the last one its part of the sum. */
@@ -303,8 +304,11 @@ local_sgd_lane(void *ctx, size_t i)
     struct work *work = ctx;
     struct lane *lane = &work->lane[i];
     const struct state *state = work->state;
+    unsigned shard = (unsigned)__builtin_ctzll(lane->shards);
     if (work->step == 0)
-        local_sgd_begin(&lane->walk, &state_rules(state)->local, work->params);
+        local_sgd_begin(&lane->walk, &state_rules(state)->local,
+                        state->job.moments ? feedback_moments(work->feedback, shard) : NULL,
+                        work->params);
     local_sgd_on(lane, work->step);
     if (work->step + 1 < state_steps(state))
         return;
@@ -421,7 +425,7 @@ work_clear(struct work *work, const struct state_range *range)
 bool
 work_remembers(const struct work *work, const struct state *state)
 {
-    return work->feedback && state->header->phase == STATE_TRAIN && state_span(state) > 0 &&
+    return work->feedback && state->header->phase == STATE_TRAIN && state_codec(state)->flush &&
            state->header->step >= state->job.warmup;
 }
 
@@ -457,7 +461,8 @@ work_open_range(struct work *work, const struct state *state, uint64_t shards,
                 const struct state_range *range)
 {
     uint64_t empty = 0;
-    if (!work_remembers(work, state))
+    bool moments = state->job.moments && state->header->phase == STATE_TRAIN;
+    if (!moments && !work_remembers(work, state))
         return 0;
     work->state = state;
     for (uint64_t left = shards; left; left &= left - 1) {

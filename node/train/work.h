@@ -38,6 +38,7 @@ struct work_setup {
     uint64_t seed;
     bool exact_mode;
     bool memory;    /* the codec has one: feedback.h */
+    size_t moments; /* vectors of each shard, with local steps: local_sgd.h */
     size_t product; /* elements of the longest product that it sends: exact_product_most */
     unsigned lanes; /* shards computed at a time; the others follow; 0: all */
     bool stages;    /* the model may be divided: a bucket ends at every place to cut (stages.h) */
@@ -57,9 +58,9 @@ void work_destroy(struct work **work);
 const struct core_bucket *work_buckets(const struct work *work, size_t *count);
 size_t work_vector_count(const struct work *work);
 
-/* With a codec that has a memory: may this node compute these shards of the state's next round? As feedback_open; call
- * it before work_round. And `next` was made of `now`, or what was left out so far is void: as feedback_applied and
- * feedback_drop. */
+/* With a codec that has a memory, or moments: may this node compute these shards of the state's next round? As
+ * feedback_open; call it before work_round. And `next` was made of `now`, or what was kept so far is void: as
+ * feedback_applied and feedback_drop. */
 int work_open(struct work *work, const struct state *state, uint64_t shards);
 void work_applied(struct work *work, const struct state *next, const struct state *now,
                   const struct state_event *event);

@@ -28,13 +28,13 @@ new_feedback(struct work *work)
     const struct work_setup *setup = &work->setup;
     struct state_stages parts = {1, {{0, nn_param_count(setup->model)}}};
     struct stages stages;
-    if (!setup->memory)
+    if (!setup->memory && setup->moments == 0)
         return 0;
     if (setup->stages) {
         stages_of(&stages, setup->model, &work->buckets);
         stages_segments(&stages, setup->model, &parts);
     }
-    return feedback_new(&work->feedback, setup->shards, &parts, 2 * setup->product);
+    return feedback_new(&work->feedback, setup->shards, &parts, setup->moments, 2 * setup->product);
 }
 
 int

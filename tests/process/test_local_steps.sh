@@ -3,6 +3,7 @@
 # hash of the weights, one of the whole state; less is sent, in proportion; something is learned. Then one of three
 # nodes, which also audit one another and compute activations again, is killed and goes on: the same hash again, and
 # `meshnode verify` proves from what they wrote that every sample was used once. Without "all", four combinations.
+# And with optimizers of which each shard keeps the moments within a span: one of three nodes is killed in a span.
 . "$(dirname "$0")/../support/process.sh"
 COMBINATIONS=(1x1 2x2 3x1 4x2)
 [ "${1:-}" != all ] || COMBINATIONS=({1,2,3,4}x{1,2})
@@ -69,3 +70,26 @@ finished 120 a b c
 same_hash 1x1-0 a b c
 [ "$(result a audits)" -gt 0 ] || fail "a audited nobody"
 "$MESHNODE" verify "$WORK/a" "$WORK/b" "$WORK/c" || fail "verify"
+
+# Spans of 12 steps, or with topk from step 4 on. Step 30 is in one of them, after its first round.
+moments() { # NAME OPTION ...
+    local way=$1 name
+    shift
+    set -- --set train.local_steps=3 --set train.block_momentum=0.5 --set mesh.compress_span=12 "$@"
+    train_on "$way-" 1x1 "$WORK/job.yaml" "$@"
+    train_on "$way-" 2x2 "$WORK/job.yaml" "$@"
+    for name in "$way"-{a,b,c}; do
+        WHERE[$name]="env MESHNODE_FAIL=compute:1+:sleep=20"
+        MESHNODE=$FAILNODE node "$name" "$WORK/job.yaml" --peers 3 --set mesh.division=even "$@"
+    done
+    wait_until 60 "a round within a span" reached 30 "$way"-{a,b,c}
+    kill_node "$way-b"
+    wait_until 60 "the span to be computed again" grep -q "steps again" "$WORK/$way-a.log"
+    MESHNODE=$FAILNODE node "$way-b" "$WORK/job.yaml" --set mesh.division=even "$@"
+    finished 120 "$way"-{a,b,c}
+    same_hash "$way-1x1-0" "$way"-{a,b,c}
+    "$MESHNODE" verify "$WORK/$way-a" "$WORK/$way-b" "$WORK/$way-c" || fail "$way: verify"
+}
+moments adamw --set train.optimizer=adamw --set train.optimizer.adamw.rate=0.01
+moments lion --set train.optimizer=lion --set train.optimizer.lion.rate=0.001 --set mesh.compress=topk \
+    --set mesh.compress.topk.bits=2 --set mesh.compress_warmup=4

@@ -36,7 +36,7 @@ FIXTURE(begin)
     now = (struct state){.job = job, .header = &now_header};
     next = (struct state){.job = job, .header = &next_header};
     now_header = (struct state_header){.round = 7, .step = WARMUP};
-    return feedback_new(&feedback, SHARDS, &parts, 0);
+    return feedback_new(&feedback, SHARDS, &parts, 1, 0);
 }
 
 FIXTURE(end)
@@ -48,7 +48,8 @@ FIXTURE(end)
 
 TEST_EACH(begin, end)
 
-/* Computes these shards, all elements g, and leaves `left` of them. Returns what came together for the first one. */
+/* Computes these shards, all elements g, and leaves `left` of them. Returns what came together for the first one. The
+ * moment of a shard becomes half of what it was, and g. */
 static float
 compute(uint64_t shards, float g, float left)
 {
@@ -59,8 +60,11 @@ compute(uint64_t shards, float g, float left)
         unsigned s = (unsigned)__builtin_ctzll(rest);
         feedback_add(feedback, s, 0, gradient, N);
         sum = rest == shards ? feedback_next(feedback, s)[N - 1] : sum;
-        for (size_t i = 0; i < N; i++)
+        for (size_t i = 0; i < N; i++) {
+            float *moment = &feedback_moments(feedback, s)[i];
             feedback_next(feedback, s)[i] = left;
+            *moment = *moment / 2 + g;
+        }
     }
     return sum;
 }
@@ -85,6 +89,29 @@ TEST(what_waits_is_added_to_the_next_gradient)
     assert_true(feedback_norm(feedback) ==
                 sqrt(2 * N * 0.25)); /* 0.5 of each element of two shards */
     assert_true(compute(3, 1, 0) == 1.5f);
+}
+
+/* As what waits: a round may be done again, be skipped, be of another plan; and a span begins with zeros. */
+TEST(moments_are_kept_of_a_shard_within_a_span)
+{
+    const float before[SPAN] = {0, 1, 1.5f, 1.75f};
+    for (unsigned span = 0; span < 2; span++) {
+        compute(3, 1, 0);
+        assert_true(*feedback_moments(feedback, 0) == 1);
+        apply(&skipped);
+        compute(3, 2, 0);
+        assert_true(*feedback_moments(feedback, 0) == 2 && *feedback_moments(feedback, 1) == 2);
+        now_header.step = WARMUP + span * SPAN; /* of the skipped step */
+        compute(3, 1, 0);
+        apply(&stepped);
+        for (unsigned step = 1; step < SPAN; step++) {
+            compute(1, 7, 0);
+            apply(&raised);
+            compute(1, 1, 0);
+            assert_true(*feedback_moments(feedback, 0) == before[step] / 2 + 1);
+            apply(&stepped);
+        }
+    }
 }
 
 TEST(a_round_that_is_done_again_or_skipped_leaves_it)

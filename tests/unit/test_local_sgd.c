@@ -91,6 +91,7 @@ line_init(struct line *line, const char *const *set)
         .shards = SHARDS,
         .batch = BATCH,
         .local_steps = line->config->train.local_steps,
+        .moments = line->job.moments,
         .seed = SEED,
         .exact_mode = true,
         .bucket_bytes = 4096,
@@ -125,12 +126,14 @@ line_round(struct line *line, struct state_event *event)
 {
     uint64_t coverage;
     assert_int_equal(line->state.header->phase, STATE_TRAIN);
+    assert_int_equal(work_open(line->work, &line->state, 3), 0);
     work_round(line->work, &line->state, 3, true, line->own, nobody, NULL);
     if (total_check(&line->state, line->own, &coverage, &why))
         fail_msg("%s", why.line);
     assert_int_equal(coverage, 3);
     state_advance(&line->next, &line->state, line->own, event, line->pool);
     state_swap(&line->state, &line->next);
+    work_applied(line->work, &line->state, &line->next, event);
     return (double)line->state.params[0];
 }
 
@@ -138,7 +141,9 @@ line_round(struct line *line, struct state_event *event)
  *     round 1  shard 0: 1 -> 1 - -4/8 = 1.5 -> 1.5 - 8/8 = 0.5     difference 0.5
  *              shard 1: 1 -> 1 - 4/8 = 0.5 -> 0.5 - -16/8 = 2.5    -1.5          mean -0.5: 1.5
  *     round 2  shard 0: 1.5 -> 2 -> 1.5                            0
- *              shard 1: 1.5 -> 0.5 -> 2.5                          -1            mean -0.5 */
+ *              shard 1: 1.5 -> 0.5 -> 2.5                          -1            mean -0.5
+ * With momentum 0.5 the shards come to 0.75 and 2.25, and have velocities 6 and -14; then to 1.28125 and 3.09375, or,
+ * if a span has one round alone, to 1.75 and 2. */
 TEST(two_shards_and_two_steps_by_hand)
 {
     const struct {
@@ -156,6 +161,8 @@ TEST(two_shards_and_two_steps_by_hand)
         {{"train.optimizer.sgd.weight_decay=0.25"}, 1.4697265625, (double)NAN},
         /* no step is longer than 1/8 * 4: shard 0 1.5, 1; shard 1 0.5, 1 */
         {{"train.clip_norm=4"}, 1, (double)NAN},
+        {{"train.optimizer.sgd.momentum=0.5"}, 1.5, 2.1875},
+        {{"train.optimizer.sgd.momentum=0.5", "mesh.compress_span=2"}, 1.5, 1.875},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         OWNED(line_fini) struct line line;
@@ -172,6 +179,29 @@ TEST(two_shards_and_two_steps_by_hand)
                      row[i].second);
         assert_int_equal(line.state.header->step, 4);
         assert_int_equal(line.state.header->epoch, 1);
+    }
+}
+
+/* The first step of a span is one of Adam with empty moments: the rate, against the sign of the gradient. So is that of
+ * the next span, and no other one: the moments know of the steps before. */
+TEST(a_span_of_adam_begins_with_empty_moments)
+{
+    const double rate = 0.125;
+    OWNED(line_fini) struct line line;
+    struct state_event event;
+    line_init(&line,
+              (const char *const[]){"train.optimizer=adam", "train.optimizer.adam.rate=0.125",
+                                    "train.local_steps=3", "mesh.compress_span=1", NULL});
+    double at[5] = {1};
+    for (unsigned step = 0; step < 4; step++) {
+        double sides = 0;
+        for (unsigned shard = 0; shard < SHARDS; shard++) {
+            const double *s = sample[BATCH * step + shard];
+            sides += s[0] * (at[step] * s[0] - s[1]) > 0 ? 0.5 : -0.5;
+        }
+        at[step + 1] = line_round(&line, &event);
+        assert_int_equal(event.steps, 1);
+        assert_true(fabs(at[step + 1] - (at[step] - rate * sides)) < 1e-5);
     }
 }
 
@@ -363,11 +393,11 @@ TEST(running_averages_walk_along)
     assert_int_equal(nn_model_new(&model, &input, layers, 1, NN_SQUARED_ERROR, &why), 0);
     assert_int_equal(nn_param_count(model), 4);
     assert_int_equal(local_sgd_init(&walk, model), 0);
-    local_sgd_begin(&walk, &optim, from);
+    local_sgd_begin(&walk, &optim, NULL, from);
     struct nn_sink sink = local_sgd_sink(&walk);
     sink.add(sink.ctx, 2, g + 2, 2);
     sink.add(sink.ctx, 0, g, 2);
-    local_sgd_step(&walk, 0.5);
+    local_sgd_step(&walk, 0.5, 0);
     assert_memory_equal(walk.params, to, sizeof to);
     local_sgd_end(&walk, from, 0.5f);
     for (int i = 0; i < 4; i++)

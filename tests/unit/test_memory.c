@@ -225,6 +225,21 @@ TEST(local_steps_take_memory_for_each_lane)
     assert_true(memory_total(&walking) - memory_total(&few) == 9 * (walking.shard + walking.local));
 }
 
+/* Two vectors of each shard, before and after a round; topk has one more. And the state to go back to. */
+TEST(moments_take_memory_for_each_shard)
+{
+    struct memory plain, moments, both;
+    const char *const set[] = {"train.optimizer=sgd", "train.local_steps=4", "mesh.peers=3", NULL},
+                      *const adamw[] = {"train.optimizer=adamw", set[1], set[2], NULL},
+                      *const topk[] = {adamw[0], set[1], set[2], "mesh.compress=topk", NULL};
+    assert_int_equal(plan(set, &plain), 0);
+    assert_int_equal(plan(adamw, &moments), 0);
+    assert_int_equal(plan(topk, &both), 0);
+    assert_int_equal(plain.left, 0);
+    assert_true(moments.left >= (2 * 2 * 4 + 1) * moments.weights);
+    assert_int_equal(both.left - moments.left, 2 * 4 * moments.weights);
+}
+
 /* A server that is late keeps what comes from the others for the part that it serves. */
 TEST(a_server_keeps_a_contribution_of_each_other_node)
 {

@@ -399,20 +399,17 @@ TEST(wrong_text_is_a_finding)
     assert_non_null(strstr(text, "/nowhere\\x1b: No such file or directory"));
 }
 
-/* Epochs of 3 steps in rounds of 2: 80 samples, then 20. */
-TEST(rounds_of_several_steps_are_proved)
+struct round {
+    uint64_t step, before, first, rows;
+};
+
+static void
+write_rounds(const char *job, const struct round *round, size_t rounds)
 {
-    static const char job[] =
-        "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"
-        "\"batch\":40,\"shards\":4,\"steps\":8,\"local_steps\":2}";
-    static const struct {
-        uint64_t step, before, first, rows;
-    } round[] = {{2, 0, 0, 80}, {3, 2, 80, 20}, {5, 3, 0, 80}, {6, 5, 80, 20}, {8, 6, 0, 80}};
-    enum { ROUNDS = sizeof round / sizeof *round };
     uint64_t ledger = 0;
     job_said = job;
-    count_a = count_b = ROUNDS;
-    for (size_t i = 0; i < ROUNDS; i++) {
+    count_a = count_b = rounds;
+    for (size_t i = 0; i < rounds; i++) {
         struct ledger_step due = {
             5, TRAIN, SHARDS, round[i].before / EPOCH_STEPS, round[i].first, round[i].rows, BATCH};
         uint64_t rows = ledger_step_expected(&due);
@@ -426,6 +423,18 @@ TEST(rounds_of_several_steps_are_proved)
         lines_b[i] = lines_a[i];
         lines_b[i].shards = 10;
     }
+}
+
+#define ROUNDS_JOB                                                                                 \
+    "{\"run\":\"x\",\"job\":\"00000000000000ab\",\"seed\":5,\"train\":100,"                        \
+    "\"batch\":40,\"shards\":4,\"steps\":8,\"local_steps\":2"
+
+/* Epochs of 3 steps in rounds of 2: 80 samples, then 20. */
+TEST(rounds_of_several_steps_are_proved)
+{
+    static const struct round round[] = {
+        {2, 0, 0, 80}, {3, 2, 80, 20}, {5, 3, 0, 80}, {6, 5, 80, 20}, {8, 6, 0, 80}};
+    write_rounds(ROUNDS_JOB "}", round, sizeof round / sizeof *round);
     expect(0, "proved: every sample was used exactly once in each epoch; 8 of 8 steps, 2 whole "
               "epochs of 100 samples and 80 samples of the next\nread: 2 folders, 10 lines");
     lines_a[2].step = 4;
@@ -443,6 +452,18 @@ TEST(rounds_of_several_steps_are_proved)
            "files, but the running hash behind them says that they were counted once\n");
     job_said = job_text;
     expect(1, "the job gives it");
+}
+
+/* A step of warm-up, then spans of 3. */
+TEST(rounds_end_with_spans)
+{
+    static const struct round round[] = {{1, 0, 0, 40},  {3, 1, 40, 60}, {4, 3, 0, 40},
+                                         {6, 4, 40, 60}, {7, 6, 0, 40},  {8, 7, 40, 40}};
+    const size_t count = sizeof round / sizeof *round;
+    write_rounds(ROUNDS_JOB ",\"span\":3,\"warmup\":1}", round, count);
+    expect(0, "proved: every sample was used exactly once in each epoch; 8 of 8 steps, 2 whole ");
+    write_rounds(ROUNDS_JOB "}", round, count);
+    expect(1, "metrics.jsonl:1: step 1, expected step 2, with which its round ends");
 }
 
 /* Four steps were another run's: the second of an epoch of three is the first here. */

@@ -8,10 +8,11 @@
 #include "tests/support/test.h"
 #include "tests/support/total_check.h"
 
-enum { SHARDS = 5, BATCH = 20, TRAIN = 50, TEST = 33 };
+enum { SHARDS = 5, BATCH = 20, TRAIN = 50, TEST = 33, SPAN = 5 };
 #define ALL ((UINT64_C(1) << SHARDS) - 1)
 
 static uint64_t local_steps = 1;
+static bool moments; /* each shard has those of AdamW, and spans have SPAN steps */
 static struct data_set *data;
 static struct nn_model *model;
 static struct exact *exact;
@@ -68,6 +69,7 @@ FIXTURE(averages)
 
 FIXTURE(tear_down)
 {
+    moments = false;
     exact_destroy(&exact);
     nn_model_destroy(&model);
     data_close(&data);
@@ -87,6 +89,12 @@ FIXTURE(averages_in_walks)
     int rc = averages(test_state);
     local_steps = 2;
     return rc;
+}
+
+FIXTURE(averages_in_walks_with_moments)
+{
+    moments = true;
+    return averages_in_walks(test_state);
 }
 
 TEST_EACH(set_up, tear_down)
@@ -113,7 +121,13 @@ bucket_ready(void *ctx, size_t bucket)
 static void
 bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigned lanes)
 {
-    const struct optim_spec plain = {.kind = OPTIM_SGD, .rate = 0.1f, .clip_norm = 1};
+    const struct optim_spec plain = {.kind = OPTIM_SGD, .rate = 0.1f, .clip_norm = 1},
+                            adamw = {.kind = OPTIM_ADAMW,
+                                     .rate = 0.01f,
+                                     .beta1 = 0.9f,
+                                     .beta2 = 0.99f,
+                                     .epsilon = 1e-8f,
+                                     .weight_decay = 0.1f};
     struct state_job job = {
         .rules.optim = {.kind = OPTIM_SGD,
                         .rate = local_steps > 1 ? 1 : 0.1f,
@@ -124,7 +138,9 @@ bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigne
         .local_steps = local_steps,
         .train = TRAIN,
         .test = TEST,
-        .rules.local = plain,
+        .rules.local = moments ? adamw : plain,
+        .moments = moments,
+        .span = SPAN,
         .rules.epochs = 2,
         .rules.eval_every = 1,
         .labels = 1,
@@ -141,6 +157,7 @@ bench_init_lanes(struct bench *bench, unsigned threads, bool exact_mode, unsigne
         .shards = SHARDS,
         .batch = BATCH,
         .local_steps = local_steps,
+        .moments = moments ? optim_slots(&adamw) : 0,
         .seed = 7,
         .exact_mode = exact_mode,
         .lanes = lanes,
@@ -178,6 +195,7 @@ compute(struct bench *bench, uint64_t shards, bool fresh)
     size_t count;
     work_buckets(bench->work, &count);
     bench->next_bucket = 0;
+    assert_int_equal(work_open(bench->work, &bench->state, shards), 0);
     work_round(bench->work, &bench->state, shards, fresh, bench->own, bucket_ready, bench);
     assert_int_equal(bench->next_bucket, count);
 }
@@ -188,6 +206,7 @@ apply(struct bench *bench)
     struct state_event event;
     state_advance(&bench->next, &bench->state, bench->own, &event, bench->pool);
     state_swap(&bench->state, &bench->next);
+    work_applied(bench->work, &bench->state, &bench->next, &event);
     return event;
 }
 
@@ -435,12 +454,15 @@ TEST(inexact_sums_agree_to_rounding)
 TEST_ALSO(any_grouping_gives_the_same_total, averages, tear_down)
 TEST_ALSO(any_grouping_gives_the_same_total, walks, tear_down)
 TEST_ALSO(any_grouping_gives_the_same_total, averages_in_walks, tear_down)
+TEST_ALSO(any_grouping_gives_the_same_total, averages_in_walks_with_moments, tear_down)
 TEST_ALSO(fewer_lanes_give_the_same_total, walks, tear_down)
+TEST_ALSO(fewer_lanes_give_the_same_total, averages_in_walks_with_moments, tear_down)
 TEST_ALSO(a_round_may_be_begun_early, averages, tear_down)
 TEST_ALSO(a_round_may_be_begun_early, walks, tear_down)
 TEST_ALSO(a_round_may_be_begun_early, averages_in_walks, tear_down)
 TEST_ALSO(counts_samples_and_learns, averages, tear_down)
 TEST_ALSO(counts_samples_and_learns, walks, tear_down)
 TEST_ALSO(counts_samples_and_learns, averages_in_walks, tear_down)
+TEST_ALSO(counts_samples_and_learns, averages_in_walks_with_moments, tear_down)
 TEST_ALSO(a_flipped_bit_is_refused, walks, tear_down)
 TEST_ALSO(a_total_of_other_samples_is_refused, walks, tear_down)
