@@ -10,6 +10,12 @@
 
 bool blas_used;
 
+void
+nn_precision(bool bf16)
+{
+    product_bf16 = bf16;
+}
+
 const char *
 nn_init(const char *numerics)
 {

@@ -8,6 +8,8 @@
 /* With fewer rows or columns, lanes or rows of tiles would be empty; with more rows, packing B hardly counts. */
 enum { TURNED_ROWS = 16, TURNED_ROWS_MOST = 128, TURNED_COLUMNS = 48 };
 
+bool product_bf16;
+
 struct gemm_view
 product_rows(const float *at, size_t ld)
 {
@@ -105,13 +107,23 @@ static bool
 product_turns(const struct product *p)
 {
     const struct gemm_view *b = &p->b;
-    return p->packed == NULL && p->shape == PRODUCT_WHOLE && few_rows(p->m, p->k) &&
-           p->n >= TURNED_COLUMNS && b->step == 1 && b->run >= p->k && b->width >= p->n;
+    return !product_bf16 && p->packed == NULL && p->shape == PRODUCT_WHOLE &&
+           few_rows(p->m, p->k) && p->n >= TURNED_COLUMNS && b->step == 1 && b->run >= p->k &&
+           b->width >= p->n;
+}
+
+void
+product_operand(float *x, size_t n)
+{
+    if (product_bf16)
+        product_rounded(x, x, n);
 }
 
 void
 product_run(const struct product *p, float *scratch)
 {
+    for (size_t i = 0; product_bf16 && p->add && i < p->m; i++)
+        product_settled(p->c + i * p->ldc, p->n);
     (product_turns(p) ? SIMD_PICK(product_turned) : SIMD_PICK(product_run))(p, scratch);
 }
 
@@ -154,8 +166,8 @@ product_init(void)
     bool good = true;
 #if defined(__x86_64__)
     struct why why;
-    while (simd_avx2() &&
-           !(product_check(SIMD_PICK(product_run)) && product_check(SIMD_PICK(product_turned)))) {
+    while (simd_avx2() && !(product_check(SIMD_PICK(product_run)) &&
+                            (product_bf16 || product_check(SIMD_PICK(product_turned))))) {
         good = false;
         simd_choose(simd_avx512() ? "avx2" : "base", &why);
     }

@@ -8,6 +8,16 @@
  * B, and not on blocks, on the number of rows or threads, or on the instruction set. Three nested loops with fmaf are
  * an exact reference. A CPU without such an instruction computes the same bits slowly (fused.h).
  *
+ * With product_bf16, operands are first rounded to bfloat16 (product_rounded), and k goes in blocks of 32, the last
+ * one filled up with zeros:
+ *
+ *     e = fma(a[i][30], b[30][j], ... fma(a[i][2], b[2][j], fma(a[i][0], b[0][j], 0)))    over even k of the block
+ *     o = the same over odd k
+ *     c[i][j] = c[i][j] + (e + o)
+ *
+ * Where c0 is the old c[i][j], less than 2^-100 counts as 0. So everything is a multiple of 2^-123, and no sum can be a
+ * denormal, with which CPUs differ: AMX computes just this (TDPBF16PS), and every other CPU the same bits.
+ *
  * The caller is free to divide a product by rows and columns, and the library by depth. Both operands are views. They
  * are packed block by block into panels, A by 8 rows, B by as many columns as a tile in registers has, unless they are
  * small and lie well. Blocks stay in the caches (Goto and van de Geijn: Anatomy of High-Performance Matrix
@@ -27,6 +37,9 @@
 #include <stdint.h>
 
 #include "nn/arithmetic/simd.h"
+
+/* Which of the two definitions holds, for every product of this process. Set by nn_precision. */
+extern bool product_bf16;
 
 /* A matrix with two strides per index, so that its rows may also be the pixels of an image and k the window around a
  * pixel (implicit GEMM: Chetlur et al., cuDNN, 2014):
@@ -74,6 +87,9 @@ size_t product_scratch(size_t m, size_t n, size_t k);
 size_t product_sum_scratch(size_t m, size_t n, size_t k);
 
 void product_run(const struct product *p, float *scratch);
+
+/* What products do to their operands themselves, for one that they take as it is: with product_bf16 x is rounded. */
+void product_operand(float *x, size_t n);
 
 /* Packs all of B[k, n] once for many products with it. product_packed: floats of it. */
 size_t product_packed(size_t n, size_t k);
@@ -126,7 +142,15 @@ enum {
     PRODUCT_GROUP = 8,           /* rows in a panel of A */
     PRODUCT_DEPTH_TURNED = 1024, /* of panels that stay in the second cache */
     PRODUCT_COLUMNS_MAX = 48,
+    PRODUCT_BLOCK = 32, /* of k, with product_bf16 */
 };
+
+/* Where k may be divided: after multiples of this. */
+static inline size_t
+product_unit(void)
+{
+    return product_bf16 ? PRODUCT_BLOCK : 1;
+}
 
 /* Those in use, which change nothing but the speed. */
 extern struct product_blocks {

@@ -44,8 +44,8 @@ tile_chain(int rows, int vectors, const struct sum_tile *tile, const struct stre
         zero_sums(rows, vectors, s);
     else
         load_sums(rows, vectors, tile->c, tile->ld, s);
-    chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
-          tile->b + stretch->from * COLUMNS, COLUMNS, s);
+    chain_panels(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
+                 tile->b + stretch->from * COLUMNS, COLUMNS, s);
 }
 
 /* Adds the integers of all stretches, which are whole chains. Returns whether all fit; else q is of no use. */
@@ -58,8 +58,8 @@ tile_sum_whole(int rows, int vectors, struct sum_tile *tile)
         const struct stretch *stretch = &tile->stretches->at[at];
         __asm__("" : "+r"(tile)); /* else gcc keeps a second copy of q on the stack */
         zero_sums(rows, vectors, s);
-        chain(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
-              tile->b + stretch->from * COLUMNS, COLUMNS, s);
+        chain_panels(rows, vectors, stretch->count, tile->a + stretch->from * GROUP,
+                     tile->b + stretch->from * COLUMNS, COLUMNS, s);
         fit &= round_sums(rows, vectors, &tile->rounding, stretch_key(tile, stretch), s);
         add_integers(rows, vectors, s, tile->q);
     }
@@ -137,12 +137,6 @@ struct extent {
     size_t columns, from, to;
 };
 
-static inline size_t
-beyond(size_t a, size_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /* Of rows [i, i + rows), columns from j on. */
 static inline struct extent
 extent_of(const struct product *p, const struct block *block, size_t i, size_t rows, size_t j)
@@ -182,6 +176,7 @@ run_block(const struct product *p, const struct block *block, const struct tile 
             tile.a = block->a + lies_at(&all->lying, i, e.from, block->depth);
             tile.b = block->b + (block->ldb > 0 ? j : j * block->depth) + e.from * tile.ldb;
             tile.k = e.to - e.from;
+            tile.at = e.from % PRODUCT_BLOCK;
             tile.c = all->c + i * tile.ldc + j;
             tile.bias = all->bias == NULL ? NULL : all->bias + j;
             if (e.columns == vectors * LANES)
@@ -201,7 +196,7 @@ packed_at(size_t j, size_t n, size_t k, size_t depth)
 void
 SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *packed)
 {
-    size_t wide = share_of(n, product_blocks.wide, COLUMNS), deep = share_of(k, PRODUCT_DEPTH, 1);
+    size_t wide = share_of(n, product_blocks.wide, COLUMNS), deep = deep_of(k, PRODUCT_DEPTH);
     for (size_t j = 0; j < n; j += wide)
         for (size_t t = 0; t < k; t += deep) {
             size_t here = least(n - j, wide);
@@ -209,14 +204,15 @@ SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *pa
         }
 }
 
-/* Few columns do not repay packing A, nor do short rows, which lie close together. */
+/* Few columns do not repay packing A, nor do short rows, which lie close together. With product_bf16 all is packed, for
+ * it is rounded there. */
 enum { DIRECT_COLUMNS = 192, DIRECT_DEPTH = 128 };
 
 /* Whether A is read as it lies in memory. */
 static struct lying
 lying_of(const struct product *p)
 {
-    bool whole = p->a.run >= p->k && p->a.width >= p->m;
+    bool whole = !product_bf16 && p->a.run >= p->k && p->a.width >= p->m;
     if (whole && p->a.step == 1 && (p->n <= DIRECT_COLUMNS || p->k <= DIRECT_DEPTH))
         return (struct lying){.rows = p->a.row};
     if (whole && p->a.row == 1 && p->n <= PRODUCT_COLUMNS_MAX && p->k <= DIRECT_DEPTH)
@@ -228,7 +224,8 @@ lying_of(const struct product *p)
 static size_t
 direct_b(const struct product *p)
 {
-    bool whole = p->packed == NULL && p->b.row == 1 && p->b.run >= p->k && p->b.width >= p->n;
+    bool whole = !product_bf16 && p->packed == NULL && p->b.row == 1 && p->b.run >= p->k &&
+                 p->b.width >= p->n;
     return whole && p->n <= PRODUCT_COLUMNS_MAX && p->n % LANES == 0 && p->m <= PRODUCT_TALL
                ? p->b.step
                : 0;
@@ -264,8 +261,7 @@ run_rows(const struct product *p, struct block block, size_t tall, float *scratc
 void
 SIMD_NAME(product_run)(const struct product *p, float *scratch)
 {
-    size_t wide = share_of(p->n, product_blocks.wide, COLUMNS),
-           deep = share_of(p->k, PRODUCT_DEPTH, 1),
+    size_t wide = share_of(p->n, product_blocks.wide, COLUMNS), deep = deep_of(p->k, PRODUCT_DEPTH),
            tall = share_of(p->m, product_blocks.tall, GROUP);
     for (size_t j = 0; j < p->n; j += wide) {
         struct block block = {.j = j, .n = least(p->n - j, wide), .ldb = direct_b(p)};
@@ -300,6 +296,28 @@ SIMD_NAME(product_transpose)(const float *x, size_t ldx, size_t m, size_t n, flo
             y[j * ldy + i] = x[i * ldx + j];
 }
 
+/* y = x rounded to bfloat16: to the nearest, of two to the even one; what is below 2^-52 becomes 0. Beyond the largest
+ * it is infinity; NaN stays NaN. y may be x. */
+void
+SIMD_NAME(product_rounded)(const float *x, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = float_bits(x[i]), size = bits & 0x7fffffff, odd = bits >> 16 & 1;
+        uint32_t near = size > 0x7f800000 ? bits | 0x00400000 : bits + 0x7fff + odd;
+        y[i] = float_of(size < 0x25800000 ? 0 : near & 0xffff0000);
+    }
+}
+
+/* What is below 2^-100 becomes 0. */
+void
+SIMD_NAME(product_settled)(float *c, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = float_bits(c[i]);
+        c[i] = float_of((bits & 0x7fffffff) < 0x0d800000 ? 0 : bits);
+    }
+}
+
 /* --- sums of integers --- */
 
 /* Block of k from `k` on: whole parts if they fit, else an even share of one. Returns its depth. */
@@ -312,7 +330,7 @@ stretch_out(const struct product_sum *sum, size_t k, struct stretches *out)
     out->count = 0;
     size_t left = sum->end[part] - k;
     if (left > PRODUCT_DEPTH || k > begin) {
-        depth = share_of(left, PRODUCT_DEPTH, 1);
+        depth = deep_of(left, PRODUCT_DEPTH);
         out->at[out->count++] = (struct stretch){part, 0, depth, k == begin, depth == left};
         return depth;
     }

@@ -30,6 +30,14 @@ enum { VECTORS = 3, COLUMNS = VECTORS * LANES, GROUP = PRODUCT_GROUP };
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
+/* With product_bf16: what a panel holds is rounded as soon as it is there. */
+static inline void
+round_panels(float *panels, size_t n)
+{
+    if (product_bf16)
+        SIMD_NAME(product_rounded)(panels, panels, n);
+}
+
 /* Even shares of n, at most `most` each, but multiples of `unit`. `most` is one. */
 static inline size_t
 share_of(size_t n, size_t most, size_t unit)
@@ -37,6 +45,19 @@ share_of(size_t n, size_t most, size_t unit)
     size_t count = (n + most - 1) / most;
     size_t even = count == 0 ? 0 : (n + count - 1) / count;
     return (even + unit - 1) / unit * unit;
+}
+
+static inline size_t
+beyond(size_t a, size_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* The same of k, at most k. */
+static inline size_t
+deep_of(size_t k, size_t most)
+{
+    return least(share_of(k, most, product_unit()), k);
 }
 
 /* The first multiple of a cache line. */
@@ -144,8 +165,10 @@ INLINE void
 pack(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, size_t width,
      float *out)
 {
-    for (size_t done = 0; done < m; done += width, out += depth * width)
+    for (size_t done = 0; done < m; done += width, out += depth * width) {
         pack_panel(v, i + done, least(m - done, width), k, depth, width, out);
+        round_panels(out, depth * width);
+    }
 }
 
 enum { TOGETHER = 8 * GROUP, AHEAD = 16, LINE = 64 / sizeof(float) };
@@ -177,6 +200,7 @@ pack_a(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, fl
         if ((i + done) % v->width + TOGETHER > v->width)
             break;
         pack_together(v, i + done, k, depth, out + done * depth);
+        round_panels(out + done * depth, TOGETHER * depth);
     }
     pack(v, i + done, m - done, k, depth, GROUP, out + done * depth);
 }
@@ -206,6 +230,15 @@ chain(int rows, int vectors, size_t k, const float *a, const float *b, size_t ld
                 s[i][j] = fused(v[j], a[i], s[i][j]);
         }
     }
+}
+
+/* As chain, of every second k. */
+INLINE void
+chain_seconds(int rows, int vectors, size_t k, const float *a, const float *b, size_t ldb,
+              vec s[ROWS][VECTORS])
+{
+    for (size_t t = 0; t < k; t += 2, a += 2 * (size_t)GROUP, b += 2 * ldb)
+        chain(rows, vectors, 1, a, b, ldb, s);
 }
 
 INLINE void
@@ -239,6 +272,60 @@ store(int rows, int vectors, vec s[ROWS][VECTORS], float *c, size_t ldc)
         for (int j = 0; j < vectors; j++)
             *(vec *)(c + (size_t)(j * LANES)) = s[i][j];
     }
+}
+
+/* Of a block of k: the sums c before it, and those over its even k. */
+struct halves {
+    vec c[ROWS][VECTORS], e[ROWS][VECTORS];
+};
+
+/* s becomes c + (e + s). What is in memory stays there meanwhile: registers are for chains. */
+INLINE void
+add_halves(int rows, int vectors, const struct halves *h, vec s[ROWS][VECTORS])
+{
+    __asm__("" : "+r"(h)::"memory");
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] = h->c[i][j] + (h->e[i][j] + s[i][j]);
+    }
+}
+
+INLINE void
+put_half(int rows, int vectors, vec s[ROWS][VECTORS], vec half[ROWS][VECTORS])
+{
+    store(rows, vectors, s, (float *)half, COLUMNS);
+    __asm__("" ::"r"(half) : "memory");
+    zero_sums(rows, vectors, s);
+}
+
+/* The sums of product_bf16. The first k is number `at` of its block. */
+INLINE void
+chain_blocks(int rows, int vectors, size_t at, size_t k, const float *a, const float *b, size_t ldb,
+             vec s[ROWS][VECTORS])
+{
+    struct halves h;
+    for (size_t n; k > 0; k -= n, a += n * GROUP, b += n * ldb, at = 0) {
+        const size_t even = at % 2, odd = 1 - even;
+        n = least(k, PRODUCT_BLOCK - at);
+        put_half(rows, vectors, s, h.c);
+        chain_seconds(rows, vectors, beyond(n, even), a + even * GROUP, b + even * ldb, ldb, s);
+        put_half(rows, vectors, s, h.e);
+        chain_seconds(rows, vectors, beyond(n, odd), a + odd * GROUP, b + odd * ldb, ldb, s);
+        add_halves(rows, vectors, &h, s);
+    }
+}
+
+/* s goes on with A and B in panels, by the definition that holds, from the first k of a block on. */
+INLINE void
+chain_panels(int rows, int vectors, size_t k, const float *a, const float *b, size_t ldb,
+             vec s[ROWS][VECTORS])
+{
+    if (product_bf16)
+        chain_blocks(rows, vectors, 0, k, a, b, ldb, s);
+    else
+        chain(rows, vectors, k, a, b, ldb, s);
 }
 
 MIX24_DEFINE(chances, uvec)

@@ -49,6 +49,8 @@ enum { LOSS_ROWS = 8 };
       (x, stride, rows, sum, n))                                                                   \
     X(product_transpose, (const float *x, size_t ldx, size_t m, size_t n, float *y, size_t ldy),   \
       (x, ldx, m, n, y, ldy))                                                                      \
+    X(product_rounded, (const float *x, float *y, size_t n), (x, y, n))                            \
+    X(product_settled, (float *c, size_t n), (c, n))                                               \
     X(pooling_max_line,                                                                            \
       (const float *x, size_t width, size_t rows, size_t columns, size_t stride, uint32_t from,    \
        float *y, uint32_t *at, size_t n),                                                          \

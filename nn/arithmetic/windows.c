@@ -15,12 +15,36 @@ windows_panels(size_t m, size_t k)
     return round_up(m, PRODUCT_GROUP) * k;
 }
 
+static size_t
+image_size(const struct windows *w)
+{
+    return w->channels * w->height * w->width;
+}
+
+/* Images that are rounded at a time: they stay in the second cache. */
+static size_t
+rounded_images(const struct windows *w)
+{
+    return greatest(WINDOWS_STRIP / image_size(w), 1);
+}
+
 /* A panel of windows, from a cache line on, and a column of tiles that do not fit into y as they are. */
 size_t
 windows_scratch(const struct windows *w, size_t m)
 {
     size_t depth = least(w->tall * w->wide * w->channels, WINDOWS_DEPTH);
-    return (depth + round_up(m, PRODUCT_GROUP)) * PRODUCT_COLUMNS_MAX + WINDOWS_SLACK;
+    return (depth + round_up(m, PRODUCT_GROUP)) * PRODUCT_COLUMNS_MAX + WINDOWS_SLACK +
+           (product_bf16 ? rounded_images(w) * image_size(w) : 0);
+}
+
+/* Lines of windows that are whole blocks. */
+static size_t
+block_lines(const struct windows *w)
+{
+    size_t lines = product_unit();
+    for (size_t n = w->columns; lines > 1 && n % 2 == 0; n /= 2)
+        lines /= 2;
+    return lines;
 }
 
 /* Few channels would leave most lanes of a vector empty: then windows are copied to be one run each. */
@@ -36,7 +60,7 @@ windows_strip(const struct windows *w)
         .row = copied ? round_up(run * w->tall, PRODUCT_COLUMNS_MAX / 3) : 0,
     };
     size_t line = w->stride * s.pixel + s.row * w->columns;
-    s.lines = least(w->lines, 1 + WINDOWS_STRIP / line);
+    s.lines = least(w->lines, round_up(1 + WINDOWS_STRIP / line, block_lines(w)));
     s.image = ((s.lines - 1) * w->stride + w->tall) * s.pixel;
     s.panels = s.runs * round_up(s.run, PRODUCT_COLUMNS_MAX);
     return s;
@@ -59,7 +83,19 @@ windows_sum_scratch(const struct windows *w, size_t count)
 void
 windows_run(const struct windows_product *p, float *scratch)
 {
-    SIMD_PICK(windows_run)(p, scratch);
+    const size_t size = image_size(&p->windows), room = rounded_images(&p->windows);
+    struct windows_product some = *p;
+    if (!product_bf16) {
+        SIMD_PICK(windows_run)(p, scratch);
+        return;
+    }
+    for (size_t r = 0; r < p->images; r += room) {
+        some.images = least(p->images - r, room);
+        product_rounded(p->x + r * size, scratch, some.images * size);
+        some.x = scratch;
+        some.y = p->y + r * p->y_image;
+        SIMD_PICK(windows_run)(&some, scratch + room * size);
+    }
 }
 
 void

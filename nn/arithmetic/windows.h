@@ -8,6 +8,8 @@
  * and every sum is the chain of fused multiply-adds that product.h defines, in the order in which u, or images and p,
  * count. So the bits are those of any other way to compute it.
  *
+ * With product_bf16, each image of a gradient begins a block of k: its windows are filled up to a multiple of 32.
+ *
  * windows_run copies panels of neighbouring windows, as product.h does for matrices, straight from the planes of the
  * image. windows_sum walks over strips of an image with the channel last: there all (kj, channel) of a line of a window
  * are neighbours, and tiles in registers read them in place. Behind a pooling layer most of dy is 0; then it walks only
@@ -30,7 +32,7 @@ struct windows_product {
     struct windows windows;
     const float *x; /* [images] */
     size_t images, m;
-    const float *a;    /* windows_panels of [m, tall * wide * channels] */
+    const float *a; /* windows_panels of [m, tall * wide * channels]; rounded, with product_bf16 */
     const float *bias; /* [m], added at the end; or NULL */
     bool relu;         /* then: negative elements become 0 */
     float *y;          /* element i of the window in line l and column c of image r: */
@@ -84,8 +86,9 @@ enum {
     WINDOWS_DEPTH = 256, /* of a panel of windows, at most, and at least: */
     WINDOWS_DEPTH_LEAST = 32,
     WINDOWS_FILTERS = 64,
-    WINDOWS_STRIP = 1 << 15, /* floats of a strip, or one line of windows */
-    WINDOWS_SLACK = 64,      /* floats that vectors may read or write beyond a block */
+    /* floats of a strip, or one line of windows; with product_bf16 so many lines that their windows are whole blocks */
+    WINDOWS_STRIP = 1 << 15,
+    WINDOWS_SLACK = 64, /* floats that vectors may read or write beyond a block */
 };
 
 /* How a strip lies in memory. */

@@ -418,7 +418,7 @@ SIMD_NAME(windows_run)(const struct windows_product *p, float *scratch)
 {
     const struct windows *w = &p->windows;
     size_t K = w->tall * w->wide * w->channels, n = p->images * w->lines * w->columns;
-    size_t deep = share_of(K, panel_depth(), 1);
+    size_t deep = deep_of(K, panel_depth());
     float *panel = aligned(scratch), *side = panel + deep * COLUMNS;
     struct packing packing = {.w = w, .x = p->x};
     const struct pieces *pieces = &packing.pieces;

@@ -130,6 +130,7 @@ strip_fill(const struct gradient *g, size_t r, size_t first, size_t lines)
             line_fill(w, x + (size_t)line * w->width, out);
         else
             memset(out, 0, g->strip.pixel * sizeof *out);
+        round_panels(out, g->strip.pixel);
     }
     if (g->strip.row > 0)
         windows_copy(g, lines);
@@ -146,6 +147,39 @@ struct strip_tile {
     bool begins, ends;
 };
 
+/* As chain_seconds, of n windows from the one at `column` of the line that begins at b. */
+INLINE void
+chain_windows(int rows, int vectors, const struct strip_tile *tile, size_t n, const float *a,
+              const float *b, size_t column, vec s[ROWS][VECTORS])
+{
+    for (size_t t = 0, count; t < n; t += count, column += count, a += count * GROUP) {
+        for (; column >= tile->columns; column -= tile->columns)
+            b += tile->line;
+        count = least(n - t, tile->columns - column);
+        chain_seconds(rows, vectors, count, a, b + column * tile->step, tile->step, s);
+        count += count % 2;
+    }
+}
+
+/* As chain_blocks, over all windows, line by line. */
+INLINE void
+chain_strip(int rows, int vectors, const struct strip_tile *tile, vec s[ROWS][VECTORS])
+{
+    const float *a = tile->a, *b = tile->b;
+    struct halves h;
+    for (size_t left = tile->lines * tile->columns, column = 0, n; left > 0; left -= n) {
+        n = least(left, PRODUCT_BLOCK);
+        put_half(rows, vectors, s, h.c);
+        chain_windows(rows, vectors, tile, n, a, b, column, s);
+        put_half(rows, vectors, s, h.e);
+        chain_windows(rows, vectors, tile, n - 1, a + GROUP, b, column + 1, s);
+        add_halves(rows, vectors, &h, s);
+        for (column += n; column >= tile->columns; column -= tile->columns)
+            b += tile->line;
+        a += n * GROUP;
+    }
+}
+
 /* Goes on with the chains of a tile. If they end, adds their integers to q, or returns false if one does not fit. */
 INLINE bool
 tile_strip(int rows, int vectors, const struct strip_tile *tile)
@@ -156,7 +190,10 @@ tile_strip(int rows, int vectors, const struct strip_tile *tile)
         zero_sums(rows, vectors, s);
     else
         load_sums(rows, vectors, tile->chain, COLUMNS, s);
-    for (size_t l = 0; l < tile->lines; l++, a += tile->columns * GROUP, b += tile->line)
+    if (product_bf16)
+        chain_strip(rows, vectors, tile, s);
+    for (size_t l = 0; !product_bf16 && l < tile->lines;
+         l++, a += tile->columns * GROUP, b += tile->line)
         chain(rows, vectors, tile->columns, a, b, tile->step, s);
     store(rows, vectors, s, tile->chain, COLUMNS);
     if (!tile->ends)
@@ -368,7 +405,7 @@ strip_visit(const struct gradient *g, const struct visit *v, const float *dy, si
     const struct windows *w = &g->g->windows;
     size_t pixels = v->lines * w->columns;
     struct visit end = *v;
-    if (!g->g->sparse || v->sum == NULL ||
+    if (!g->g->sparse || v->sum == NULL || product_bf16 ||
         !all_finite(g->image, ((v->lines - 1) * w->stride + w->tall) * g->strip.pixel)) {
         struct gemm_view view = product_rows(dy, plane);
         pack_a(&view, 0, v->filters, 0, pixels, g->dy);

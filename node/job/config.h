@@ -85,6 +85,7 @@ struct config {
         float block_momentum, block_rate; /* see config_outer; with local_steps above 1 */
         bool block_nesterov;
         bool exact;          /* no: faster, but the result depends on the nodes */
+        bool bf16;           /* precision: operands of products are rounded (nn_precision) */
         uint64_t eval_every; /* epochs between evaluations; 0 = only at the end */
         uint64_t patience;   /* early stopping: evaluations without a better test loss; 0 = off */
         char from[CONFIG_PATH_MAX]; /* a checkpoint to start from: from.h; "" none */

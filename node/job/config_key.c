@@ -222,6 +222,7 @@ const struct config_key config_keys[] = {
     REAL("train", "block_rate", MEMBER(train.block_rate), 1e-6, 1000, "1"),
     ENUM("train", "block_nesterov", CONFIG_JOB, MEMBER(train.block_nesterov), yes_no, "no"),
     ENUM("train", "exact", CONFIG_JOB, MEMBER(train.exact), yes_no, "yes"),
+    ENUM("train", "precision", CONFIG_JOB, MEMBER(train.bf16), floats, "fp32"),
     UINT("train", "eval_every", CONFIG_JOB, MEMBER(train.eval_every), 0, 1000000, "1"),
     UINT("train", "patience", CONFIG_JOB, MEMBER(train.patience), 0, 1000000, "0"),
     TEXT(CONFIG_TEXT, "train", "from", CONFIG_SHARED, MEMBER(train.from)),

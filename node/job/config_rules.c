@@ -78,6 +78,9 @@ const struct config_rule config_rules[] = {
     /* how bits come about */
     {"run.numerics = openblas", "train.exact = yes",
      "its bits depend on the machine; set train.exact = no, or leave out run.numerics"},
+    {"train.precision = bf16", "train.exact = no",
+     "its products are for equal bits on all CPUs; set train.exact = yes, or leave out "
+     "train.precision"},
     {"mesh.audit > 0", "train.exact = no",
      "no other node could recompute a shard; set train.exact = yes, or leave out mesh.audit"},
     /* how sums travel */

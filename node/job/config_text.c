@@ -169,13 +169,14 @@ write_model(FILE *file, const struct config *config, unsigned scopes)
     }
 }
 
-/* train.past, mesh.activations, mesh.pull, mesh.compress and its span are those of few jobs: the hash of the others is
- * as if there were no such keys. */
+/* train.past, train.precision, mesh.activations, mesh.pull, mesh.compress and its span are those of few jobs: the hash
+ * of the others is as if there were no such keys. */
 static bool
 is_left_out(const struct config_key *key, const struct config *config)
 {
     bool empty = key->kind == CONFIG_TEXT && ((const char *)config)[key->offset] == '\0';
     bool plain =
+        (key->offset == offsetof(struct config, train.bf16) && !config->train.bf16) ||
         (key->offset == offsetof(struct config, mesh.bf16) && !config->mesh.bf16) ||
         (key->offset == offsetof(struct config, former.pull_bf16) && !config->former.pull_bf16);
     bool codec = key->offset == offsetof(struct config, mesh.compress) ||

@@ -249,6 +249,7 @@ open_model(struct job *job, const struct config *config, const struct nn_shape *
            struct why *why)
 {
     struct why reason;
+    nn_precision(config->train.bf16);
     int rc = nn_model_new(&job->model, input, config->model.layer, config->model.count,
                           config->train.loss, &reason);
     if (rc)

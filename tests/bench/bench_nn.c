@@ -1,7 +1,7 @@
 /* bench_nn - samples per second of one thread of training, for comparison with another framework on the
  * same model.
  *
- *     bench_nn mlp|cnn|gpt|resnet|lstm [rows per shard = 256] [shards = 1] [seconds = 3] [sink] [numerics]
+ *     bench_nn mlp|cnn|gpt|resnet|lstm [rows per shard = 256] [shards = 1] [seconds = 3] [sink] [numerics] [bf16]
  *
  * gpt and lstm may be followed by the context, as in gpt:1024 (128).
  * sink: drop (gradients are only read; default), add (summed as floats and applied by SGD with momentum,
@@ -282,6 +282,7 @@ main(int argc, char **argv)
                                                                                     : sink_drop;
     if (b.shards < 1 || b.shards > SHARDS_MAX || b.rows < 1)
         return 2;
+    nn_precision(argc > 7);
     const char *kernel = nn_init(argc > 6 ? argv[6] : "portable");
     open_model(&b, name);
     open_passes(&b);

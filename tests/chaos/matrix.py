@@ -10,7 +10,8 @@
     stages   {1x1, 2x1, 3x1, 4x1, 2x2, 1x4, 4x2} stages x replicas x {gpipe, 1f1b, zb} x {CNN, GPT with tied weights and clip_norm
              (a stage more than groups of nodes), LSTM}: the hash of one node without stages
     models   {avx512, avx2, base, one node of each} x {1,2,3,4,8 nodes} x {1,2 threads} x {gcc, clang} for digits, MLP, CNN, ResNet,
-             LSTM and GPT, for two of them with mesh.activations: bf16, and for digits with each codec: two steps, with a codec five
+             LSTM and GPT, each with train.precision: bf16, too, for two of them with mesh.activations: bf16, and for digits with
+             each codec: two steps, with a codec five
 
 Accidents: none, or one of --courses that accidents.py draws from the seed and its number; one node alone can only be killed and
 started again. Of servers, too: 5 times they are killed while they send totals. Only servers send these, so a node that kills
@@ -101,6 +102,15 @@ def cells_of_stages(folder, courses):
                    accident=course, steps=STAGE_COURSE_STEPS, together=True, items=stages.GRIDS[grid][0] > 1)
 
 
+def precise(path):
+    """The same job with products of bfloat16. Its name."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read().replace("train:\n", "train:\n  precision: bf16\n")
+    with open(path.replace(".yaml", "-precision.yaml"), "w", encoding="utf-8") as out:
+        out.write(text)
+    return os.path.basename(path).replace(".yaml", "-precision")
+
+
 def digits(path, steps, way):
     with open(os.path.join(chaos.ROOT, "configs", "digits.yaml"), encoding="utf-8") as file:
         text = re.sub(r"batch: \d+", "batch: %d\n  steps: %d\n  eval_every: 0" % (BATCH, steps), file.read())
@@ -122,7 +132,7 @@ def write_models(folder):
     os.truncate(os.path.join(folder, "bench.txt"), 2000)  # the evaluation at the end must not take longer than the rest
     os.truncate(os.path.join(folder, "test_batch.bin"), BATCH * 3073)
     digits(os.path.join(folder, "digits.yaml"), 2, "topology: ring")
-    names = ["digits"]
+    names = ["digits", precise(os.path.join(folder, "digits.yaml"))]
     for codec in [codec for codec in CODECS if codec not in ("none", "auto")]:
         digits(os.path.join(folder, f"digits-{codec}.yaml"), 5, spans(codec))
         names.append(f"digits-{codec}")
@@ -137,6 +147,7 @@ def write_models(folder):
             with open(os.path.join(folder, f"{name}.yaml"), "w", encoding="utf-8") as out:
                 out.write(re.sub(r"^mesh: .*$", "mesh: {%s}" % way, text, flags=re.M))
             names.append(name)
+        names.append(precise(path))
     return names
 
 

@@ -187,6 +187,8 @@ TEST(the_line_of_either_key_is_named)
     } row[] = {
         {"mesh:\n  audit: 0.5\ntrain:\n  exact: no\nmodel: [dense: 1]\n",
          "job.yaml:2: mesh.audit = 0.5 cannot go with train.exact = no: "},
+        {"train:\n  precision: bf16\n  exact: no\nmodel: [dense: 1]\n",
+         "job.yaml:2: train.precision = bf16 cannot go with train.exact = no: "},
         {"run:\n  numerics: openblas\nmodel: [dense: 1]\n",
          "job.yaml:2: run.numerics = openblas cannot go with train.exact = yes: "},
         {"data:\n  source: counting\nmodel: [dense: 1]\n",

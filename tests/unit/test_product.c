@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "nn/arithmetic/product.h"
+#include "tests/support/bf16_chain.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
 #include "tests/support/sums.h"
@@ -17,6 +18,7 @@ static void
 any_variant(struct rand *rand)
 {
     simd_set = (enum simd_set)rand_below(rand, widest + 1u);
+    product_bf16 = rand_below(rand, 2);
 }
 
 static void
@@ -36,6 +38,11 @@ element(const struct gemm_view *v, size_t i, size_t t)
 static float
 chain(const struct product *p, size_t i, size_t j, size_t from, size_t to, float sum)
 {
+    struct bf16_chain chain = bf16_begin(sum);
+    for (size_t t = from; product_bf16 && t < to; t++)
+        bf16_next(&chain, element(&p->a, i, t), element(&p->b, j, t));
+    if (product_bf16)
+        return bf16_end(&chain);
     for (size_t t = from; t < to; t++)
         sum = fmaf(element(&p->a, i, t), element(&p->b, j, t), sum);
     return sum;
@@ -121,8 +128,9 @@ TEST(blocks_change_nothing)
 {
     struct rand rand = {2};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE);
-    for (size_t v = 0; v < 2u * (widest + 1); v++) {
-        simd_set = (enum simd_set)(v / 2);
+    for (size_t v = 0; v < 4u * (widest + 1); v++) {
+        simd_set = (enum simd_set)(v / 4);
+        product_bf16 = v / 2 % 2;
         size_t m = 270, n = 1100, k = 200 + v;
         struct product p = {m, n, k, product_rows(a, k), product_rows(b, k), .c = c, .ldc = n};
         if (v % 2) {
@@ -176,6 +184,7 @@ TEST(every_step_is_rounded_once)
     for (size_t i = 0; i < 60000; i++) {
         uint32_t exponents = i % 3 == 0 ? 256 : i % 3 == 1 ? 3 : 30;
         any_variant(&rand);
+        product_bf16 = false;
         a[0] = any_float(&rand, exponents);
         for (size_t j = 0; j < N; j++) {
             b[j] = any_float(&rand, exponents);
@@ -188,6 +197,56 @@ TEST(every_step_is_rounded_once)
         for (size_t j = 0; j < N; j++)
             if (!isnan(c[j]) || !isnan(expected[j]))
                 assert_memory_equal(c + j, expected + j, sizeof *c);
+    }
+}
+
+/* Random bits here, too: rounding, what is too small, what overflows. */
+TEST(every_operand_is_rounded_once)
+{
+    struct rand rand = {8};
+    for (size_t i = 0; i < cases(3000); i++) {
+        uint32_t exponents = i % 3 == 0 ? 256 : i % 3 == 1 ? 3 : 30;
+        size_t m = 1 + rand_below(&rand, 9), n = 1 + rand_below(&rand, 50),
+               k = 1 + rand_below(&rand, 70);
+        struct product p = {
+            m, n, k, product_rows(a, k), product_columns(b, n), .c = c, .ldc = n, .add = i % 2};
+        any_variant(&rand);
+        product_bf16 = true;
+        for (size_t j = 0; j < m * k; j++)
+            a[j] = any_float(&rand, exponents);
+        for (size_t j = 0; j < k * n; j++)
+            b[j] = any_float(&rand, exponents);
+        for (size_t j = 0; j < m * n; j++)
+            c[j] = expected[j] = any_float(&rand, exponents);
+        for (size_t j = 0; j < m * n; j++)
+            expected[j] = chain(&p, j / n, j % n, 0, k, p.add ? expected[j] : 0);
+        product_run(&p, scratch);
+        for (size_t j = 0; j < m * n; j++)
+            if (!isnan(c[j]) || !isnan(expected[j]))
+                assert_memory_equal(c + j, expected + j, sizeof *c);
+    }
+}
+
+/* The smallest numbers that are not 0, which a CPU could take for 0, are no denormals. */
+TEST(no_sum_of_rounded_operands_is_a_denormal)
+{
+    enum { M = 6, N = 50 };
+    struct rand rand = {9};
+    for (size_t i = 0; i < cases(3000); i++) {
+        size_t k = 1 + rand_below(&rand, 70);
+        struct product p = {
+            M, N, k, product_rows(a, k), product_columns(b, N), .c = c, .ldc = N, .add = i % 2};
+        any_variant(&rand);
+        product_bf16 = true;
+        for (size_t j = 0; j < M * k; j++)
+            a[j] = ldexpf(any_float(&rand, 2), -53);
+        for (size_t j = 0; j < k * N; j++)
+            b[j] = ldexpf(any_float(&rand, 2), -53);
+        for (size_t j = 0; j < M * N; j++)
+            c[j] = ldexpf(any_float(&rand, 2), -(int)rand_below(&rand, 149));
+        product_run(&p, scratch);
+        for (size_t j = 0; j < M * N; j++)
+            assert_true(c[j] == 0 || isnormal(c[j]));
     }
 }
 
@@ -253,6 +312,7 @@ wrong_in_one_tile(const struct product *p, float *memory)
 TEST(the_check_finds_a_wrong_variant)
 {
     simd_set = widest;
+    product_bf16 = false;
     assert_true(product_check(product_run));
     assert_true(product_check(product_run_base));
     assert_false(product_check(wrong_in_one_tile));

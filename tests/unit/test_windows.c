@@ -3,31 +3,22 @@
 #include <math.h>
 
 #include "nn/arithmetic/windows.h"
+#include "tests/support/bf16_chain.h"
 #include "tests/support/cases.h"
 #include "tests/support/rand.h"
 #include "tests/support/sums.h"
 #include "tests/support/test.h"
 
-enum { SIZE = 1 << 18, VARIANTS = 3, IMAGES_MAX = 5 };
+enum { SIZE = 1 << 18, IMAGES_MAX = 5 };
 
 static float x[SIZE], a[SIZE], y[SIZE], expected[SIZE], scratch[SIZE], bias[100];
+static enum simd_set widest;
 
-static const struct variant {
-    void (*run)(const struct windows_product *p, float *scratch);
-    void (*sum)(const struct windows_gradient *g, struct product_sum *sum, float *scratch);
-    void (*floats)(const struct windows_gradient *g, size_t images, float *out, float *scratch);
-} variants[VARIANTS] = {
-    {windows_run_base, windows_sum_base, windows_floats_base},
-#if defined(__x86_64__)
-    {windows_run_avx2, windows_sum_avx2, windows_floats_avx2},
-    {windows_run_avx512, windows_sum_avx512, windows_floats_avx512},
-#endif
-};
-
-static const struct variant *
+static void
 any_variant(struct rand *rand)
 {
-    return &variants[rand_below(rand, simd_set + 1u)];
+    simd_set = (enum simd_set)rand_below(rand, widest + 1u);
+    product_bf16 = rand_below(rand, 2);
 }
 
 static void
@@ -79,12 +70,15 @@ output(const struct windows_product *p, size_t image, size_t i, size_t line, siz
 {
     const struct windows *w = &p->windows;
     float sum = 0;
+    struct bf16_chain chain = bf16_begin(0);
     for (size_t k = 0; k < window_size(w); k++) {
         size_t place = k / w->channels;
         float v =
             element(w, image, line, column, k % w->channels, place / w->wide, place % w->wide);
         sum = fmaf(p->a[windows_at(window_size(w), i, k)], v, sum);
+        bf16_next(&chain, p->a[windows_at(window_size(w), i, k)], v);
     }
+    sum = product_bf16 ? bf16_end(&chain) : sum;
     sum += p->bias == NULL ? 0 : p->bias[i];
     return p->relu && 0.0f > sum ? 0.0f : sum;
 }
@@ -110,6 +104,7 @@ TEST(run_equals_loops)
     struct rand rand = {1};
     fill(&rand, x, SIZE), fill(&rand, bias, 100);
     for (size_t round = cases(400); round > 0; round--) {
+        any_variant(&rand);
         size_t step = 1 + rand_below(&rand, 3) / 2, m = 1 + rand_below(&rand, 20);
         product_tune((size_t)rand_below(&rand, 80) << 10, 0);
         struct windows_product p = {.windows = any_windows(&rand),
@@ -131,6 +126,7 @@ TEST(run_equals_loops)
             for (size_t k = 0; k < window_size(w); k++)
                 fill(&rand, &a[windows_at(window_size(w), i, k)], 1);
         memset(y, 0xff, sizeof y), memset(expected, 0xff, sizeof expected);
+        product_operand(a, panels);
         for (size_t n = 0; n < p.images * m * w->lines * w->columns; n++) {
             size_t column = n % w->columns, line = n / w->columns % w->lines;
             size_t i = n / w->columns / w->lines % m, image = n / w->columns / w->lines / m;
@@ -138,7 +134,7 @@ TEST(run_equals_loops)
                 output(&p, image, i, line, column);
         }
         guard_scratch(size);
-        any_variant(&rand)->run(&p, scratch);
+        windows_run(&p, scratch);
         check_scratch(size);
         assert_memory_equal(y, expected, sizeof y);
     }
@@ -153,13 +149,20 @@ gradient_loops(const struct windows_gradient *g, size_t first, size_t end, float
     for (size_t f = g->first; f < g->first + g->count; f++)
         for (size_t u = 0; u < window_size(w); u++, out++) {
             size_t channel = u / (w->tall * w->wide), ki = u / w->wide % w->tall;
+            struct bf16_chain chain = bf16_begin(0);
             *out = 0;
-            for (size_t image = first; image < end; image++)
-                for (size_t p = 0; p < P; p++)
-                    *out = fmaf(
-                        g->dy[(image * g->filters + f) * P + p],
-                        element(w, image, p / w->columns, p % w->columns, channel, ki, u % w->wide),
-                        *out);
+            for (size_t image = first; image < end; image++) {
+                for (size_t p = 0; p < P; p++) {
+                    float dy = g->dy[(image * g->filters + f) * P + p],
+                          v = element(w, image, p / w->columns, p % w->columns, channel, ki,
+                                      u % w->wide);
+                    if (product_bf16)
+                        bf16_next(&chain, dy, v);
+                    else
+                        *out = fmaf(dy, v, *out);
+                }
+                *out = product_bf16 ? bf16_end(&chain) : *out;
+            }
         }
 }
 
@@ -177,12 +180,13 @@ TEST(floats_equal_loops)
     struct rand rand = {2};
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
     for (size_t round = cases(100); round > 0; round--) {
+        any_variant(&rand);
         struct windows_gradient g = any_gradient(&rand);
         size_t images = rand_below(&rand, IMAGES_MAX), count = g.count * window_size(&g.windows),
                size = windows_sum_scratch(&g.windows, g.count);
         gradient_loops(&g, 0, images, expected);
         guard_scratch(size);
-        any_variant(&rand)->floats(&g, images, y, scratch);
+        windows_floats(&g, images, y, scratch);
         check_scratch(size);
         assert_memory_equal(y, expected, count * sizeof *y);
     }
@@ -195,15 +199,17 @@ TEST(strips_change_nothing)
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
     const struct windows deep = {14, 60, 60, 60, 60, 3, 3, 1, -1, -1},
                          flat = {2, 90, 90, 44, 44, 5, 5, 2, -1, -1};
-    for (size_t v = 0; v <= simd_set; v++)
+    for (size_t v = 0; v < 2u * (widest + 1); v++)
         for (size_t i = 0; i < 2; i++) {
+            simd_set = (enum simd_set)(v / 2);
+            product_bf16 = v % 2;
             struct windows_gradient g = {i ? deep : flat, x, a, 9, 3, 5, false};
             struct windows_strip strip = windows_strip(&g.windows);
             assert_true(strip.lines < g.windows.lines);
             assert_true((strip.row > 0) == (i == 0));
             gradient_loops(&g, 0, 2, expected);
             guard_scratch(windows_sum_scratch(&g.windows, 5));
-            variants[v].floats(&g, 2, y, scratch);
+            windows_floats(&g, 2, y, scratch);
             check_scratch(windows_sum_scratch(&g.windows, 5));
             assert_memory_equal(y, expected, 5 * window_size(&g.windows) * sizeof *y);
         }
@@ -217,6 +223,7 @@ static struct sums sums;
 static void
 compare_sums(struct rand *rand, bool wild)
 {
+    any_variant(rand);
     struct windows_gradient g = any_gradient(rand);
     g.sparse = rand_below(rand, 2);
     size_t K = window_size(&g.windows), count = g.filters * K, parts = 1 + rand_below(rand, 4),
@@ -232,7 +239,7 @@ compare_sums(struct rand *rand, bool wild)
     to.first = g.first * K;
     size_t size = windows_sum_scratch(&g.windows, g.count);
     guard_scratch(size);
-    any_variant(rand)->sum(&g, &to, scratch);
+    windows_sum(&g, &to, scratch);
     check_scratch(size);
     sums_equal(&sums, &to);
 }
@@ -268,4 +275,11 @@ TEST(zeros_change_nothing)
         a[i] = i % 2 ? NAN : -INFINITY;
     for (size_t round = 0; round < 20; round++)
         compare_sums(&rand, false);
+}
+
+int
+main(void)
+{
+    widest = simd_set;
+    return test_run();
 }
