@@ -110,7 +110,7 @@ tell_apart(struct run *run, const struct core_stats *stats)
     if (run->way->free)
         config_way_tell(run->config, kind, sizeof kind);
     if (!exact && ended_alone(run, stats) &&
-        (stats->shared > 0 || run->folder.resumed || run->folder.restarts))
+        (run->meter.peers_max > 1 || run->folder.resumed || run->folder.restarts))
         train_say(run, 4,
                   "no other node ended together with this one. With %s, any others of this run "
                   "have other weights: compare their sha256",
