@@ -28,7 +28,7 @@ model:
 train:
   epochs: 100000
   steps: %d
-  batch: 16
+  batch: 64
   shards: 4
   eval_every: 0
   optimizer: {sgd: {rate: 0.01, momentum: 0.9}}
