@@ -74,8 +74,13 @@ line_here(const struct config *config)
     struct mesh_setup setup = {.shards = 1};
     struct mesh_status *status = calloc(1, sizeof *status);
     meeting_setup(config, &setup);
-    bool may = status && host_descriptors(&why) == 0; /* ZeroMQ would end the program */
-    uint32_t line = may && mesh_probe(&setup, status, &why) == 0 ? status->core.line : 0;
+    setup.port = 0; /* a node that runs here may have that of the job */
+    /* Without descriptors ZeroMQ would end the program. */
+    int rc = status ? host_descriptors(&why) : why_error(&why, -ENOMEM, "no memory to look for it");
+    rc = rc ? rc : mesh_probe(&setup, status, &why);
+    uint32_t line = rc ? 0 : status->core.line;
+    if (rc)
+        printf("lines   of a mesh that runs here: unknown: %s\n", why.line);
     free(status);
     return line;
 }
