@@ -56,8 +56,8 @@ make_folders(const char *path, struct why *why)
 
 /* --- Room --------------------------------------------------------------------------------------- */
 
-static uint64_t
-    walked; /* bytes; nftw has no ctx, and only the thread that opens the job comes here */
+/* nftw has no ctx, and only the thread that opens the job comes here. */
+static uint64_t walked, walked_files; /* bytes, and files */
 
 static int
 add_size(const char *path, const struct stat *status, int kind, struct FTW *at)
@@ -65,6 +65,7 @@ add_size(const char *path, const struct stat *status, int kind, struct FTW *at)
     (void)path;
     (void)at;
     walked += kind == FTW_F ? (uint64_t)status->st_blocks * 512 : 0;
+    walked_files += kind == FTW_F;
     return 0;
 }
 
@@ -82,7 +83,7 @@ remove_one(const char *path, const struct stat *status, int kind, struct FTW *at
 static uint64_t
 bytes_there(const char *path)
 {
-    walked = 0;
+    walked = walked_files = 0;
     nftw(path, add_size, WALK_FDS, FTW_PHYS);
     return walked;
 }
@@ -151,6 +152,13 @@ disk_free(const char *path)
     return statvfs(path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
 }
 
+static uint64_t
+files_free(const char *path)
+{
+    struct statvfs fs; /* some disks have no limit */
+    return statvfs(path, &fs) == 0 && fs.f_files > 0 ? fs.f_favail : UINT64_MAX;
+}
+
 static int
 cache_full(const char *path, uint64_t size, struct why *why)
 {
@@ -159,6 +167,15 @@ cache_full(const char *path, uint64_t size, struct why *why)
                      "%llu; --cache names another folder",
                      path, (unsigned long long)size, (unsigned long long)disk_free(path),
                      (unsigned long long)CACHE_BYTES_MAX);
+}
+
+static int
+cache_crowded(const char *path, uint64_t files, struct why *why)
+{
+    return why_error(why, -ENOSPC,
+                     "%s: the data are %llu more files, the disk has room for %llu; --cache names "
+                     "another folder",
+                     path, (unsigned long long)files, (unsigned long long)files_free(path));
 }
 
 /* Whole pages of files. */
@@ -172,14 +189,15 @@ cache_need(const struct manifest *manifest)
 }
 
 static bool
-cache_fits(uint64_t all, uint64_t more, const char *root)
+cache_fits(uint64_t all, uint64_t more, uint64_t files, const char *root)
 {
-    return all + more <= CACHE_BYTES_MAX && more <= disk_free(root);
+    return all + more <= CACHE_BYTES_MAX && more <= disk_free(root) && files <= files_free(root);
 }
 
-/* Deletes folders that nobody uses until there is room for `more`. Returns 0 or a negative errno with `why`. */
+/* Deletes folders that nobody uses until there is room for `more` bytes in `files` more files. Returns 0 or a negative
+ * errno with `why`. */
 static int
-cache_shrink(const char *root, uint64_t more, struct why *why)
+cache_shrink(const char *root, uint64_t more, uint64_t files, struct why *why)
 {
     struct folder *list;
     size_t count = cache_look(root, &list);
@@ -187,7 +205,7 @@ cache_shrink(const char *root, uint64_t more, struct why *why)
     int rc = 0;
     for (size_t i = 0; i < count; i++)
         all += list[i].bytes;
-    for (size_t i = 0; i < count && !rc && !cache_fits(all, more, root); i++) {
+    for (size_t i = 0; i < count && !rc && !cache_fits(all, more, files, root); i++) {
         if (cache_used(list[i].path))
             continue;
         nftw(list[i].path, remove_one, WALK_FDS, FTW_PHYS | FTW_DEPTH);
@@ -201,13 +219,15 @@ cache_shrink(const char *root, uint64_t more, struct why *why)
 }
 
 static int
-cache_room(const char *root, const char *path, uint64_t size, struct why *why)
+cache_room(const char *root, const char *path, const struct manifest *manifest, struct why *why)
 {
-    uint64_t there = bytes_there(path), more = size > there ? size - there : 0;
-    int rc = cache_shrink(root, more, why);
-    if (rc || (more <= disk_free(root) && size <= CACHE_BYTES_MAX)) /* all others may be in use */
+    uint64_t size = cache_need(manifest), there = bytes_there(path);
+    uint64_t more = size > there ? size - there : 0;
+    uint64_t files = manifest->count > walked_files ? manifest->count - walked_files : 0;
+    int rc = cache_shrink(root, more, files, why);
+    if (rc || cache_fits(size - more, more, files, root)) /* all others may be in use */
         return rc;
-    return cache_full(root, size, why);
+    return files > files_free(root) ? cache_crowded(root, files, why) : cache_full(root, size, why);
 }
 
 /* --- One folder --------------------------------------------------------------------------------- */
@@ -233,7 +253,7 @@ cache_open(struct cache *cache, const struct config *config, const struct manife
     if (cache->lock < 0 || flock(cache->lock, LOCK_SH | LOCK_NB) != 0)
         return cache_refuse(cache->path, "cannot be used", why);
     futimens(cache->lock, NULL); /* used now */
-    return cache_room(root, cache->path, cache_need(manifest), why);
+    return cache_room(root, cache->path, manifest, why);
 }
 
 void
@@ -245,16 +265,27 @@ cache_close(struct cache *cache)
 }
 
 static int
+create_file(const char *path)
+{
+    return open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+/* There may be a million: folders are made when they are missing. */
+static int
 prepare_file(const struct cache *cache, struct manifest_file *file, struct why *why)
 {
     char path[CONFIG_PATH_MAX + MANIFEST_NAME_MAX + 2];
     snprintf(path, sizeof path, "%s/%s", cache->path, file->name);
-    *strrchr(path, '/') = '\0';
-    int rc = strchr(file->name, '/') ? make_folders(path, why) : 0;
-    path[strlen(path)] = '/';
+    int rc = 0, fd = create_file(path);
+    if (fd < 0 && errno == ENOENT) {
+        char *slash = strrchr(path, '/');
+        *slash = '\0';
+        rc = make_folders(path, why);
+        *slash = '/';
+        fd = rc ? fd : create_file(path);
+    }
     if (rc)
         return rc;
-    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return cache_refuse(path, "cannot be written", why);
     rc = ftruncate(fd, (off_t)file->size) == 0 ? 0 : cache_refuse(path, "cannot be written", why);

@@ -86,20 +86,48 @@ for source in table text npy idx cifar images; do
     GROUP=$GROUP-x
 done
 
+# Very many files: who has them needs no more memory than for their names, and few descriptors, to give them.
+mkdir -p "$WORK/many/a" "$WORK/many/b"
+for ((i = 0; i < 2; i++)); do cp "$WORK/images"/*/$i.png "$WORK/many/$i"; done
+python3 - "$WORK/many" <<'END'
+import os, sys
+
+for i in range(5000):
+    os.link("%s/%d" % (sys.argv[1], i % 2), "%s/%s/%d.png" % (sys.argv[1], "ab"[i % 2], i))
+END
+rm "$WORK/many"/[01]
+sed 's/size: 8/size: 4/; s/steps: 40, epochs: 1000/epochs: 1000000/; s/name: images/name: many/' "$WORK/images.yaml" >"$WORK/many.yaml"
+memory() { # NAME: kB
+    awk '$1 == "VmRSS:" { print $2 }' "/proc/${PID[$1]}/status"
+}
+node many1 "$WORK/many.yaml" --data "$WORK/many" --peers 2
+node many2 "$WORK/many.yaml" --data "$WORK/many" --peers 2
+wait_until 60 "two to train" reached 3 many1 many2
+before=$(($(memory many1) + $(memory many2)))
+bare many3
+wait_until 120 "a third one to train" peers_are 3 many1 many2 many3
+grew=$(($(memory many1) + $(memory many2) - before))
+sanitized || [ $grew -le 32768 ] || fail "who gave 5000 files needs $grew kB more"
+[ "$(find "$WORK"/at-many3/.cache/meshnode/* -type f -size +0 | wc -l)" = 5000 ] || fail "not all files are in the cache"
+descriptors=$(ls "/proc/${PID[many1]}/fd" | wc -l)
+[ "$descriptors" -le 200 ] || fail "$descriptors descriptors"
+for name in many1 many2 many3; do kill_node $name; done
+GROUP=$GROUP-x
+
 # A disk without room for the data: it says so in one line and watches, and takes part when there is room.
 small() { # COMMAND ...: sees the small disk
     nsenter --target "${PID[small]}" --mount "$@"
 }
-small_disk() { # NAME
+small_disk() { # NAME SIZE
     mkdir -p "$WORK/disk" "$WORK/at-$1"
     : >"$WORK/$1.log"
-    (cd "$WORK/at-$1" && exec unshare --mount sh -c "mount -t tmpfs -o size=16k none '$WORK/disk' && exec '$MESHNODE' --cache '$WORK/disk' \
+    (cd "$WORK/at-$1" && exec unshare --mount sh -c "mount -t tmpfs -o $2 none '$WORK/disk' && exec '$MESHNODE' --cache '$WORK/disk' \
         --out '$WORK/$1' --threads 1 --peers 2 --set 'mesh.group=$GROUP' $LINK") >"$WORK/$1.log" 2>&1 </dev/null &
     PID[$1]=$!
 }
 if unshare --mount true 2>/dev/null; then
     node one "$WORK/images.yaml" --data "$WORK/images" --peers 2
-    small_disk small
+    small_disk small size=16k
     wait_until 30 "small to watch" says small "^warning: $WORK/disk: the data need [0-9]+ bytes, the disk has [0-9]+ free ones.* only watches\$"
     wait_until 30 "small to see one" says small "^no room for the data: .* 1 node\$"
     small mount -o remount,size=16m "$WORK/disk"
@@ -109,8 +137,8 @@ if unshare --mount true 2>/dev/null; then
     GROUP=$GROUP-x
     # The run ends meanwhile.
     node begins "$WORK/images.yaml" --data "$WORK/images" --peers 2
-    small_disk late
-    wait_until 30 "late to watch" says late "only watches\$"
+    small_disk late nr_inodes=20
+    wait_until 30 "late to watch" says late "^warning: $WORK/disk: the data are 40 more files, the disk has room for 1[0-9];.* only watches\$"
     node ends "$WORK/images.yaml" --data "$WORK/images" --peers 2
     finished 60 begins ends
     wait_until 10 "late to end" gone late
