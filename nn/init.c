@@ -16,6 +16,12 @@ nn_precision(bool bf16)
     product_bf16 = bf16;
 }
 
+bool
+nn_bf16_native(void)
+{
+    return product_paired;
+}
+
 const char *
 nn_init(const char *numerics)
 {

@@ -291,6 +291,8 @@ bool nn_late(const struct nn_model *model, size_t layer);
 /* Do products round their operands to bfloat16 (train.precision: bf16; product.h)? Call it before the first pass, and
  * before nn_init. Until then they do not. */
 void nn_precision(bool bf16);
+/* After nn_init: does an instruction for bfloat16 compute them (AVX512_BF16)? Bits do not depend on it. */
+bool nn_bf16_native(void);
 /* Chooses what computes the large products of dense layers. Call it at start, before there are other threads.
  * "portable" (the default) is our own loop. "openblas" is that library if it is there, on the caller's thread, else our
  * own loop. All other products always use our own loop.

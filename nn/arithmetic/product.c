@@ -8,7 +8,7 @@
 /* With fewer rows or columns, lanes or rows of tiles would be empty; with more rows, packing B hardly counts. */
 enum { TURNED_ROWS = 16, TURNED_ROWS_MOST = 128, TURNED_COLUMNS = 48 };
 
-bool product_bf16;
+bool product_bf16, product_paired;
 
 struct gemm_view
 product_rows(const float *at, size_t ld)
@@ -113,10 +113,10 @@ product_turns(const struct product *p)
 }
 
 void
-product_operand(float *x, size_t n)
+product_operand_panels(float *panels, size_t m, size_t k)
 {
     if (product_bf16)
-        product_rounded(x, x, n);
+        SIMD_PICK(product_operand_panels)(panels, m, k);
 }
 
 void
@@ -136,9 +136,9 @@ product_sum(const struct product *p, struct product_sum *sum, float *scratch)
 bool
 product_check(void (*run)(const struct product *p, float *scratch))
 {
-    enum { M = 18, N = 50, K = 21, SCRATCH = (24 + 2 * PRODUCT_COLUMNS_MAX) * K };
+    enum { M = 18, N = 50, K = 45, SCRATCH = (24 + 2 * PRODUCT_COLUMNS_MAX) * K };
     float a[M * K], b[K * N], c[M * N], expected[M * N], scratch[SCRATCH];
-    struct product p = {.k = K, .ldc = N, .bias = b};
+    struct product p = {.k = product_bf16 ? K : 21, .ldc = N, .bias = b};
     for (size_t i = 0; i < M * K; i++)
         a[i] = (float)((int)(i * 7919 % 2001) - 1000) / 977.0f;
     for (size_t i = 0; i < K * N; i++)
@@ -161,11 +161,24 @@ product_check(void (*run)(const struct product *p, float *scratch))
 }
 
 bool
+product_pairs_here(void)
+{
+#if defined(__x86_64__)
+    return simd_avx512() && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
+bool
 product_init(void)
 {
     bool good = true;
 #if defined(__x86_64__)
     struct why why;
+    product_paired = product_bf16 && product_pairs_here();
+    if (product_paired && !product_check(SIMD_PICK(product_run)))
+        good = product_paired = false;
     while (simd_avx2() && !(product_check(SIMD_PICK(product_run)) &&
                             (product_bf16 || product_check(SIMD_PICK(product_turned))))) {
         good = false;

@@ -16,7 +16,8 @@
  *     c[i][j] = c[i][j] + (e + o)
  *
  * Where c0 is the old c[i][j], less than 2^-100 counts as 0. So everything is a multiple of 2^-123, and no sum can be a
- * denormal, with which CPUs differ: AMX computes just this (TDPBF16PS), and every other CPU the same bits.
+ * denormal, with which CPUs differ: AMX computes just this (TDPBF16PS), and every other CPU the same bits. AVX512_BF16
+ * has an instruction for two steps of one chain (VDPBF16PS); the others go twice over a block.
  *
  * The caller is free to divide a product by rows and columns, and the library by depth. Both operands are views. They
  * are packed block by block into panels, A by 8 rows, B by as many columns as a tile in registers has, unless they are
@@ -40,6 +41,10 @@
 
 /* Which of the two definitions holds, for every product of this process. Set by nn_precision. */
 extern bool product_bf16;
+
+/* With it and AVX-512: does VDPBF16PS (AVX512_BF16) compute products? It changes nothing but the speed. Panels then hold
+ * pairs, which it multiplies in one instruction: k in the upper half of a float, k + 2 in the lower one. */
+extern bool product_paired;
 
 /* A matrix with two strides per index, so that its rows may also be the pixels of an image and k the window around a
  * pixel (implicit GEMM: Chetlur et al., cuDNN, 2014):
@@ -88,8 +93,10 @@ size_t product_sum_scratch(size_t m, size_t n, size_t k);
 
 void product_run(const struct product *p, float *scratch);
 
-/* What products do to their operands themselves, for one that they take as it is: with product_bf16 x is rounded. */
-void product_operand(float *x, size_t n);
+/* What products do to their operands themselves, for the panels [m, k] that windows_run takes (windows.h). */
+void product_operand_panels(float *panels, size_t m, size_t k);
+/* Has this CPU an instruction for product_paired? */
+bool product_pairs_here(void);
 
 /* Packs all of B[k, n] once for many products with it. product_packed: floats of it. */
 size_t product_packed(size_t n, size_t k);
@@ -118,7 +125,7 @@ struct product_sum {
 /* sum += the integers of each part of A B. p->c, ldc, add and bias are not used. */
 void product_sum(const struct product *p, struct product_sum *sum, float *scratch);
 
-/* Checks that the variant for the instruction set in use computes the same as the base variant; while it does not, the
+/* With product_bf16, chooses product_paired. Checks that the variant for the instruction set in use computes the same as the base variant; while it does not, the
  * next smaller set is used from then on, for everything. Returns false if that was so. Call it before there are other
  * threads. */
 bool product_init(void);
@@ -131,6 +138,7 @@ bool product_check(void (*run)(const struct product *p, float *scratch));
 SIMD_DECLARE(void, product_run, (const struct product *p, float *scratch));
 SIMD_DECLARE(void, product_turned, (const struct product *p, float *scratch));
 SIMD_DECLARE(void, product_pack, (const struct gemm_view *b, size_t n, size_t k, float *packed));
+SIMD_DECLARE(void, product_operand_panels, (float *panels, size_t m, size_t k));
 SIMD_DECLARE(void, product_sum, (const struct product *p, struct product_sum *sum, float *scratch));
 
 /* Blocks, at most: A of TALL x DEPTH and B of DEPTH x WIDE in the second cache, a panel of B in the first. */

@@ -16,8 +16,9 @@ struct tile {
     const float *a, *b; /* rows of b are ldb apart */
     struct lying lying;
     size_t ldb, k;
-    size_t at; /* with product_bf16: number of the first k in its block; a is in panels */
-    float *c;  /* all vectors of its rows may be written */
+    size_t
+        at; /* with product_bf16: number of the first k in its block, 0 if paired(); a is in panels */
+    float *c; /* all vectors of its rows may be written */
     size_t ldc;
     bool add, relu;
     const float *bias, *rise; /* added at the end, to each row or to each column; or NULL */
@@ -66,7 +67,9 @@ tile_run(int rows, int vectors, const struct tile *tile)
         load_sums(rows, vectors, tile->c, tile->ldc, s);
     else
         zero_sums(rows, vectors, s);
-    if (product_bf16)
+    if (paired())
+        chain_pairs(rows, vectors, tile->k, tile->a, tile->b, tile->ldb, s);
+    else if (product_bf16)
         chain_blocks(rows, vectors, tile->at, tile->k, tile->a, tile->b, tile->ldb, s);
     else if (tile->lying.rows > 0)
         chain_rows(rows, vectors, tile, s);

@@ -3,18 +3,6 @@
 
 #include <string.h>
 
-/* A stretch of k within a block: it begins or goes on with the chains of a part, and may end them. */
-struct stretch {
-    size_t part, from, count;
-    bool begins, ends;
-};
-
-/* All shards' parts of a block of k. */
-struct stretches {
-    size_t count;
-    struct stretch at[PRODUCT_DEPTH + 1];
-};
-
 struct sum_tile {
     /* Their vectors do not cross cache lines. */
     _Alignas(64) int32_t q[ROWS * COLUMNS]; /* sums of integers */
@@ -149,6 +137,11 @@ extent_of(const struct product *p, const struct block *block, size_t i, size_t r
         e.to = least(e.to, beyond(end, block->k));
     if (p->shape == PRODUCT_A_UPPER)
         e.from = least(e.to, beyond(first + p->diagonal, block->k));
+    if (paired()) {
+        e.from -= e.from % PRODUCT_BLOCK;
+        e.to = least(e.to + 3, block->depth + 3) / 4 * 4;
+        e.to = least(e.to, block->depth);
+    }
     return e;
 }
 
@@ -173,8 +166,9 @@ run_block(const struct product *p, const struct block *block, const struct tile 
             if (vectors == 0)
                 continue;
             run_fn *f = run_tile[rows - 1][vectors - 1];
-            tile.a = block->a + lies_at(&all->lying, i, e.from, block->depth);
-            tile.b = block->b + (block->ldb > 0 ? j : j * block->depth) + e.from * tile.ldb;
+            size_t from = paired() ? e.from / 2 : e.from; /* rows of panels */
+            tile.a = block->a + lies_at(&all->lying, i, from, block->depth);
+            tile.b = block->b + (block->ldb > 0 ? j : j * block->depth) + from * tile.ldb;
             tile.k = e.to - e.from;
             tile.at = e.from % PRODUCT_BLOCK;
             tile.c = all->c + i * tile.ldc + j;
@@ -200,7 +194,7 @@ SIMD_NAME(product_pack)(const struct gemm_view *b, size_t n, size_t k, float *pa
     for (size_t j = 0; j < n; j += wide)
         for (size_t t = 0; t < k; t += deep) {
             size_t here = least(n - j, wide);
-            pack_b(b, j, here, t, least(k - t, deep), packed + packed_at(j, here, t, k));
+            pack_b(b, j, here, t, least(k - t, deep), NULL, packed + packed_at(j, here, t, k));
         }
 }
 
@@ -248,7 +242,7 @@ run_rows(const struct product *p, struct block block, size_t tall, float *scratc
         block.m = least(p->m - block.i, tall);
         block.a = p->a.at + lies_at(&tile.lying, block.i, block.k, 0);
         if (tile.lying.panels) {
-            pack_a(&p->a, block.i, block.m, block.k, block.depth, scratch);
+            pack_a(&p->a, block.i, block.m, block.k, block.depth, NULL, scratch);
             block.a = scratch;
         }
         tile.c = p->c + block.i * p->ldc + block.j;
@@ -273,7 +267,7 @@ SIMD_NAME(product_run)(const struct product *p, float *scratch)
             else if (block.ldb > 0)
                 block.b = p->b.at + j + block.k * block.ldb;
             else
-                pack_b(&p->b, j, block.n, block.k, block.depth, scratch + tall * deep);
+                pack_b(&p->b, j, block.n, block.k, block.depth, NULL, scratch + tall * deep);
             run_rows(p, block, tall, scratch);
         } while ((block.k += block.depth) < p->k);
     }
@@ -306,6 +300,13 @@ SIMD_NAME(product_rounded)(const float *x, float *y, size_t n)
         uint32_t near = size > 0x7f800000 ? bits | 0x00400000 : bits + 0x7fff + odd;
         y[i] = float_of(size < 0x25800000 ? 0 : near & 0xffff0000);
     }
+}
+
+void
+SIMD_NAME(product_operand_panels)(float *panels, size_t m, size_t k)
+{
+    for (size_t i = 0; i < m; i += GROUP, panels += k * GROUP)
+        round_panel(panels, k, GROUP, NULL);
 }
 
 /* What is below 2^-100 becomes 0. */
@@ -518,8 +519,8 @@ SIMD_NAME(product_sum)(const struct product *p, struct product_sum *sum, float *
                 block.tile.whole = block.stretches.count > 0 && block.stretches.at[0].begins &&
                                    any_ends(&block.stretches);
                 if (i == 0 || depth < p->k) /* else it is there */
-                    pack_b(&p->b, j, n, k, depth, b);
-                pack_a(&p->a, i, m, k, depth, scratch);
+                    pack_b(&p->b, j, n, k, depth, &block.stretches, b);
+                pack_a(&p->a, i, m, k, depth, &block.stretches, scratch);
                 block_add(&block, depth, scratch, b);
             }
         }

@@ -30,12 +30,69 @@ enum { VECTORS = 3, COLUMNS = VECTORS * LANES, GROUP = PRODUCT_GROUP };
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-/* With product_bf16: what a panel holds is rounded as soon as it is there. */
-static inline void
-round_panels(float *panels, size_t n)
+/* A stretch of k within a block: it begins or goes on with the chains of a part, and may end them. */
+struct stretch {
+    size_t part, from, count;
+    bool begins, ends;
+};
+
+/* All shards' parts of a block of k. */
+struct stretches {
+    size_t count;
+    struct stretch at[PRODUCT_DEPTH + 1];
+};
+
+/* Do panels hold pairs? */
+static inline bool
+paired(void)
 {
-    if (product_bf16)
-        SIMD_NAME(product_rounded)(panels, panels, n);
+#if defined(__AVX512F__)
+    return product_bf16 && product_paired;
+#else
+    return false;
+#endif
+}
+
+/* Both are rounded. */
+INLINE void
+pair_row(const uint32_t *high, const uint32_t *low, size_t n, uint32_t *out)
+{
+    for (size_t i = 0; i < n; i += GROUP) {
+        typedef uint32_t v8 __attribute__((vector_size(32), aligned(4), may_alias));
+        *(v8 *)(out + i) = *(const v8 *)(high + i) | *(const v8 *)(low + i) >> 16;
+    }
+}
+
+/* A panel [k][width], which is rounded, becomes one of pairs in place: rows (0, 2), (1, 3), (4, 6), and so on. */
+INLINE void
+pair_rows(float *panel, size_t k, size_t width)
+{
+    uint32_t *from = (void *)panel, *out = from;
+    for (size_t t = 0; t < k; t++) {
+        if (t % 4 >= 2)
+            continue;
+        if (t + 2 < k)
+            pair_row(from + t * width, from + (t + 2) * width, width, out);
+        else
+            memmove(out, from + t * width, width * sizeof *out);
+        out += width;
+    }
+}
+
+/* With product_bf16: what a panel holds is rounded as soon as it is there, and paired stretch by stretch; NULL: it is
+ * one. */
+INLINE void
+round_panel(float *panel, size_t depth, size_t width, const struct stretches *stretches)
+{
+    if (!product_bf16)
+        return;
+    SIMD_NAME(product_rounded)(panel, panel, depth * width);
+    if (!paired())
+        return;
+    if (stretches == NULL)
+        pair_rows(panel, depth, width);
+    for (size_t s = 0; stretches != NULL && s < stretches->count; s++)
+        pair_rows(panel + stretches->at[s].from * width, stretches->at[s].count, width);
 }
 
 /* Even shares of n, at most `most` each, but multiples of `unit`. `most` is one. */
@@ -163,11 +220,11 @@ pack_panel(const struct gemm_view *v, size_t i, size_t rows, size_t k, size_t de
 /* Panels of rows [i, i + m), filled up with zeros. */
 INLINE void
 pack(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, size_t width,
-     float *out)
+     const struct stretches *stretches, float *out)
 {
     for (size_t done = 0; done < m; done += width, out += depth * width) {
         pack_panel(v, i + done, least(m - done, width), k, depth, width, out);
-        round_panels(out, depth * width);
+        round_panel(out, depth, width, stretches);
     }
 }
 
@@ -193,22 +250,25 @@ pack_together(const struct gemm_view *v, size_t i, size_t k, size_t depth, float
 }
 
 static inline void
-pack_a(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth, float *out)
+pack_a(const struct gemm_view *v, size_t i, size_t m, size_t k, size_t depth,
+       const struct stretches *stretches, float *out)
 {
     size_t done = 0;
     for (; v->row == 1 && done + TOGETHER <= m; done += TOGETHER) {
         if ((i + done) % v->width + TOGETHER > v->width)
             break;
         pack_together(v, i + done, k, depth, out + done * depth);
-        round_panels(out + done * depth, TOGETHER * depth);
+        for (size_t g = done; g < done + TOGETHER; g += GROUP)
+            round_panel(out + g * depth, depth, GROUP, stretches);
     }
-    pack(v, i + done, m - done, k, depth, GROUP, out + done * depth);
+    pack(v, i + done, m - done, k, depth, GROUP, stretches, out + done * depth);
 }
 
 static inline void
-pack_b(const struct gemm_view *v, size_t j, size_t n, size_t k, size_t depth, float *out)
+pack_b(const struct gemm_view *v, size_t j, size_t n, size_t k, size_t depth,
+       const struct stretches *stretches, float *out)
 {
-    pack(v, j, n, k, depth, COLUMNS, out);
+    pack(v, j, n, k, depth, COLUMNS, stretches, out);
 }
 
 /* --- tiles --- */
@@ -317,12 +377,87 @@ chain_blocks(int rows, int vectors, size_t at, size_t k, const float *a, const f
     }
 }
 
+/* Two steps of a chain: s + k of a and b, then k + 2. In assembler: the file is for all CPUs with AVX-512. */
+INLINE vec
+paired_step(vec b, const float *a, vec s)
+{
+#if defined(__AVX512F__)
+    __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(s) : "v"(b), "m"(*a));
+#else
+    (void)a, (void)b; /* never called */
+#endif
+    return s;
+}
+
+/* Where the rows of pairs of B lie: those of a line, two for 4 of k, `odd` and `next` floats apart. */
+struct pair_lines {
+    const float *at;
+    size_t odd, next, quads, line;
+};
+
+/* As chain_blocks, from the first k of a block on, with pairs: both chains of a block stay in registers, of one vector
+ * of columns at a time. */
+INLINE void
+chain_pair_lines(int rows, int vectors, size_t k, const float *a, const struct pair_lines *b,
+                 vec s[ROWS][VECTORS])
+{
+    UNROLL
+    for (int j = 0; j < vectors; j++) {
+        vec c[ROWS];
+        const float *ai = a, *line = b->at + j * LANES, *bj = line;
+        size_t quads = b->quads;
+        UNROLL
+        for (int i = 0; i < rows; i++)
+            c[i] = s[i][j];
+        for (size_t left = k, n; left > 0; left -= n) {
+            vec half[2][ROWS];
+            n = least(left, PRODUCT_BLOCK);
+            UNROLL
+            for (int i = 0; i < rows; i++)
+                half[0][i] = half[1][i] = (vec){0};
+            for (size_t t = 0; t < n; t += 4, ai += 2 * GROUP, bj += b->next, quads--) {
+                if (quads == 0) {
+                    bj = line += b->line;
+                    quads = b->quads;
+                }
+                const vec even = *(const vec *)bj;
+                UNROLL
+                for (int i = 0; i < rows; i++)
+                    half[0][i] = paired_step(even, ai + i, half[0][i]);
+                if (n - t == 1)
+                    break;
+                const vec odd = *(const vec *)(bj + b->odd);
+                UNROLL
+                for (int i = 0; i < rows; i++)
+                    half[1][i] = paired_step(odd, ai + GROUP + i, half[1][i]);
+            }
+            UNROLL
+            for (int i = 0; i < rows; i++)
+                c[i] = c[i] + (half[0][i] + half[1][i]);
+        }
+        UNROLL
+        for (int i = 0; i < rows; i++)
+            s[i][j] = c[i];
+    }
+}
+
+/* The same with B in a panel. */
+INLINE void
+chain_pairs(int rows, int vectors, size_t k, const float *a, const float *b, size_t ldb,
+            vec s[ROWS][VECTORS])
+{
+    const struct pair_lines lines = {b, ldb, 2 * ldb, SIZE_MAX, 0};
+    chain_pair_lines(rows, vectors, k, a, &lines, s);
+}
+
 /* s goes on with A and B in panels, by the definition that holds, from the first k of a block on. */
 INLINE void
 chain_panels(int rows, int vectors, size_t k, const float *a, const float *b, size_t ldb,
              vec s[ROWS][VECTORS])
 {
-    if (product_bf16)
+    if (paired())
+        chain_pairs(rows, vectors, k, a, b, ldb, s);
+    else if (product_bf16)
         chain_blocks(rows, vectors, 0, k, a, b, ldb, s);
     else
         chain(rows, vectors, k, a, b, ldb, s);

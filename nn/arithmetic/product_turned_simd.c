@@ -69,7 +69,7 @@ SIMD_NAME(product_turned)(const struct product *p, float *scratch)
             t.depth = least(p->k - t.k, deep);
             t.first = t.k == 0;
             t.last = t.k + t.depth == p->k;
-            pack_b(&p->a, t.j, t.m, t.k, t.depth, scratch);
+            pack_b(&p->a, t.j, t.m, t.k, t.depth, NULL, scratch);
             for (size_t i = 0; i < p->n; i += GROUP) {
                 turned_columns(&t, i, least(p->n - i, GROUP));
                 size_t told = i / TOLD * TOLD, end = least(i + GROUP, p->n);

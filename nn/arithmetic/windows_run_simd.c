@@ -363,7 +363,7 @@ run_panel(const struct windows_product *p, size_t k, size_t n, struct tile tile)
     float *c = tile.c;
     for (size_t i = 0, rows; i < p->m; i += rows) {
         rows = least(p->m - i, ROWS);
-        tile.a = p->a + windows_at(K, i, k);
+        tile.a = p->a + windows_at(K, i, paired() ? k / 2 : k);
         tile.c = c + i * tile.ldc;
         tile.rise = last && p->bias != NULL ? p->bias + i : NULL;
         tile.relu = last && p->relu;
@@ -435,6 +435,8 @@ SIMD_NAME(windows_run)(const struct windows_product *p, float *scratch)
             tile.k = least(K - k, deep);
             tile.add = k > 0;
             pack_windows(&packing, k, tile.k, panel);
+            if (paired())
+                pair_rows(panel, tile.k, COLUMNS);
             run_panel(p, k, packing.n, tile);
         }
         for (size_t i = 0; !straight && i < pieces->count; i++)

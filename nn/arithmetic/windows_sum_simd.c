@@ -23,6 +23,7 @@ struct gradient {
     uint32_t *at;      /* and of dy of one filter those that are not 0: their .pixel, */
     float *slope;      /* and they themselves */
     const float *read; /* what tiles read, image or copied */
+    bool pairs;        /* it holds pairs of windows (p, p + 2), and dy, too */
 };
 
 /* First vector of part i of a run. */
@@ -70,6 +71,7 @@ gradient_of(const struct windows_gradient *of, float *scratch)
     size_t pixels = g.strip.lines * w->columns;
     g.copied = aligned(g.image + g.strip.image + WINDOWS_SLACK - LANES);
     g.read = g.strip.row > 0 ? g.copied : g.image;
+    g.pairs = paired() && (g.strip.row > 0 || w->columns % 4 == 0); /* all in one line */
     g.dy = g.copied + pixels * g.strip.row + WINDOWS_SLACK;
     g.chain = g.dy + pixels * most * GROUP;
     g.scale = g.chain + most * g.groups;
@@ -116,6 +118,18 @@ windows_copy(const struct gradient *g, size_t lines)
         }
 }
 
+/* The lower half of each float becomes the upper one of that `between` further on. */
+static void
+pair_along(float *at, size_t between, size_t n)
+{
+    uint32_t *to = (void *)at;
+    size_t i = 0;
+    for (; i + LANES <= beyond(n, between); i += LANES)
+        *(uvec *)(to + i) |= *(const uvec *)(to + i + between) >> 16;
+    for (; i < beyond(n, between); i++)
+        to[i] |= to[i + between] >> 16;
+}
+
 /* Windows in lines [first, first + lines) of image r. */
 static void
 strip_fill(const struct gradient *g, size_t r, size_t first, size_t lines)
@@ -130,10 +144,15 @@ strip_fill(const struct gradient *g, size_t r, size_t first, size_t lines)
             line_fill(w, x + (size_t)line * w->width, out);
         else
             memset(out, 0, g->strip.pixel * sizeof *out);
-        round_panels(out, g->strip.pixel);
+        if (product_bf16)
+            SIMD_NAME(product_rounded)(out, out, g->strip.pixel);
+        if (g->pairs && g->strip.row == 0)
+            pair_along(out, 2 * w->stride * w->channels, g->strip.pixel);
     }
     if (g->strip.row > 0)
         windows_copy(g, lines);
+    if (g->pairs && g->strip.row > 0)
+        pair_along(g->copied, 2 * g->strip.row, lines * w->columns * g->strip.row);
 }
 
 /* What a tile goes over: lines of windows in a strip, with the panel of dy. */
@@ -144,7 +163,7 @@ struct strip_tile {
     struct rounding rounding;
     uint32_t key; /* of the part, times MIX24_STEP */
     int32_t *q;
-    bool begins, ends;
+    bool begins, ends, pairs;
 };
 
 /* As chain_seconds, of n windows from the one at `column` of the line that begins at b. */
@@ -180,6 +199,15 @@ chain_strip(int rows, int vectors, const struct strip_tile *tile, vec s[ROWS][VE
     }
 }
 
+/* The same with pairs. */
+INLINE void
+strip_pairs(int rows, int vectors, const struct strip_tile *tile, vec s[ROWS][VECTORS])
+{
+    const size_t quads = tile->lines > 1 ? tile->columns / 4 : SIZE_MAX;
+    const struct pair_lines lines = {tile->b, tile->step, 4 * tile->step, quads, tile->line};
+    chain_pair_lines(rows, vectors, tile->lines * tile->columns, tile->a, &lines, s);
+}
+
 /* Goes on with the chains of a tile. If they end, adds their integers to q, or returns false if one does not fit. */
 INLINE bool
 tile_strip(int rows, int vectors, const struct strip_tile *tile)
@@ -190,7 +218,9 @@ tile_strip(int rows, int vectors, const struct strip_tile *tile)
         zero_sums(rows, vectors, s);
     else
         load_sums(rows, vectors, tile->chain, COLUMNS, s);
-    if (product_bf16)
+    if (paired() && tile->pairs)
+        strip_pairs(rows, vectors, tile, s);
+    else if (product_bf16)
         chain_strip(rows, vectors, tile, s);
     for (size_t l = 0; !product_bf16 && l < tile->lines;
          l++, a += tile->columns * GROUP, b += tile->line)
@@ -264,6 +294,7 @@ group_visit(const struct gradient *g, const struct visit *v, size_t group, size_
                            .columns = w->columns,
                            .step = w->stride * w->channels,
                            .begins = v->begins,
+                           .pairs = g->pairs,
                            .ends = v->ends && v->sum != NULL};
     t.b = g->read + run * g->strip.pixel + first * LANES;
     if (g->strip.row > 0)
@@ -398,6 +429,8 @@ all_finite(const float *x, size_t n)
     return finite && !any_greater(largest, 0x7f7fffff);
 }
 
+static const struct stretches unpaired; /* none */
+
 /* A strip is in the scratch memory; dy: its part of the block's filters, `plane` floats apart. */
 static void
 strip_visit(const struct gradient *g, const struct visit *v, const float *dy, size_t plane)
@@ -408,7 +441,7 @@ strip_visit(const struct gradient *g, const struct visit *v, const float *dy, si
     if (!g->g->sparse || v->sum == NULL || product_bf16 ||
         !all_finite(g->image, ((v->lines - 1) * w->stride + w->tall) * g->strip.pixel)) {
         struct gemm_view view = product_rows(dy, plane);
-        pack_a(&view, 0, v->filters, 0, pixels, g->dy);
+        pack_a(&view, 0, v->filters, 0, pixels, g->pairs ? NULL : &unpaired, g->dy);
         groups_visit(g, v);
         return;
     }

@@ -149,7 +149,7 @@ filters_pack(const struct conv *c, const float *w, float *out)
         for (size_t ch = 0; ch < c->channels; ch++)
             for (size_t k = 0; k < c->kernel * c->kernel; k++)
                 out[windows_at(c->K, f, k * c->channels + ch)] = *w++;
-    product_operand(out, windows_panels(c->filters, c->K));
+    product_operand_panels(out, c->filters, c->K);
 }
 
 static void
@@ -243,7 +243,7 @@ flipped_pack(const struct conv *c, const float *w, size_t a, size_t b, const str
                 for (size_t ch = 0; ch < c->channels; ch++, from += window)
                     out[windows_at(K, ch, (i * columns->taps + j) * c->filters + f)] = *from;
         }
-    product_operand(out, windows_panels(c->channels, K));
+    product_operand_panels(out, c->channels, K);
 }
 
 static void

@@ -131,7 +131,9 @@ print_job(const struct config *config, const struct job *job, const struct memor
     printf("\n");
     memory_print(memory, config);
     printf("kernel  %s, numerics %016jx\n", job->kernel, nn_fingerprint());
-    if (config->train.bf16)
+    if (config->train.bf16 && nn_bf16_native())
+        printf("bf16    products by AVX512_BF16\n");
+    else if (config->train.bf16)
         printf("bf16    products in chains of float32, as this CPU has no instructions for them "
                "that are used: "
                "with AVX2 a step takes up to 1.3 times as long as with train.precision = fp32\n");

@@ -2,6 +2,7 @@
  * integers are those of exact_add, and so are its checksums. */
 #include <math.h>
 
+#include "nn/arithmetic/least.h"
 #include "nn/arithmetic/product.h"
 #include "tests/support/bf16_chain.h"
 #include "tests/support/cases.h"
@@ -19,6 +20,7 @@ any_variant(struct rand *rand)
 {
     simd_set = (enum simd_set)rand_below(rand, widest + 1u);
     product_bf16 = rand_below(rand, 2);
+    product_paired = product_pairs_here() && rand_below(rand, 2);
 }
 
 static void
@@ -128,8 +130,9 @@ TEST(blocks_change_nothing)
 {
     struct rand rand = {2};
     fill(&rand, a, SIZE), fill(&rand, b, SIZE);
-    for (size_t v = 0; v < 4u * (widest + 1); v++) {
-        simd_set = (enum simd_set)(v / 4);
+    for (size_t v = 0; v < 4u * (widest + 2); v++) {
+        simd_set = (enum simd_set)least(v / 4, widest);
+        product_paired = product_pairs_here() && v / 4 > widest;
         product_bf16 = v / 2 % 2;
         size_t m = 270, n = 1100, k = 200 + v;
         struct product p = {m, n, k, product_rows(a, k), product_rows(b, k), .c = c, .ldc = n};

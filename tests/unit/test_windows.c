@@ -2,6 +2,7 @@
  * instruction sets; integers and checksums of gradients are those of exact_add. */
 #include <math.h>
 
+#include "nn/arithmetic/least.h"
 #include "nn/arithmetic/windows.h"
 #include "tests/support/bf16_chain.h"
 #include "tests/support/cases.h"
@@ -19,6 +20,7 @@ any_variant(struct rand *rand)
 {
     simd_set = (enum simd_set)rand_below(rand, widest + 1u);
     product_bf16 = rand_below(rand, 2);
+    product_paired = product_pairs_here() && rand_below(rand, 2);
 }
 
 static void
@@ -126,13 +128,13 @@ TEST(run_equals_loops)
             for (size_t k = 0; k < window_size(w); k++)
                 fill(&rand, &a[windows_at(window_size(w), i, k)], 1);
         memset(y, 0xff, sizeof y), memset(expected, 0xff, sizeof expected);
-        product_operand(a, panels);
         for (size_t n = 0; n < p.images * m * w->lines * w->columns; n++) {
             size_t column = n % w->columns, line = n / w->columns % w->lines;
             size_t i = n / w->columns / w->lines % m, image = n / w->columns / w->lines / m;
             expected[image * p.y_image + i * p.y_plane + line * p.y_line + column * step] =
                 output(&p, image, i, line, column);
         }
+        product_operand_panels(a, m, window_size(w));
         guard_scratch(size);
         windows_run(&p, scratch);
         check_scratch(size);
@@ -199,9 +201,10 @@ TEST(strips_change_nothing)
     fill(&rand, x, SIZE), fill(&rand, a, SIZE);
     const struct windows deep = {14, 60, 60, 60, 60, 3, 3, 1, -1, -1},
                          flat = {2, 90, 90, 44, 44, 5, 5, 2, -1, -1};
-    for (size_t v = 0; v < 2u * (widest + 1); v++)
+    for (size_t v = 0; v < 2u * (widest + 2); v++)
         for (size_t i = 0; i < 2; i++) {
-            simd_set = (enum simd_set)(v / 2);
+            simd_set = (enum simd_set)least(v / 2, widest);
+            product_paired = product_pairs_here() && v / 2 > widest;
             product_bf16 = v % 2;
             struct windows_gradient g = {i ? deep : flat, x, a, 9, 3, 5, false};
             struct windows_strip strip = windows_strip(&g.windows);
