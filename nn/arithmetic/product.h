@@ -42,8 +42,8 @@
 /* Which of the two definitions holds, for every product of this process. Set by nn_precision. */
 extern bool product_bf16;
 
-/* With it and AVX-512: does VDPBF16PS (AVX512_BF16) compute products? It changes nothing but the speed. Panels then hold
- * pairs, which it multiplies in one instruction: k in the upper half of a float, k + 2 in the lower one. */
+/* With it and AVX-512: does VDPBF16PS (AVX512_BF16) compute products? It changes nothing but the speed. Panels then
+ * hold pairs, which it multiplies in one instruction: k in the upper half of a float, k + 2 in the lower one. */
 extern bool product_paired;
 
 /* A matrix with two strides per index, so that its rows may also be the pixels of an image and k the window around a
@@ -125,9 +125,9 @@ struct product_sum {
 /* sum += the integers of each part of A B. p->c, ldc, add and bias are not used. */
 void product_sum(const struct product *p, struct product_sum *sum, float *scratch);
 
-/* With product_bf16, chooses product_paired. Checks that the variant for the instruction set in use computes the same as the base variant; while it does not, the
- * next smaller set is used from then on, for everything. Returns false if that was so. Call it before there are other
- * threads. */
+/* With product_bf16, chooses product_paired. Checks that the variant for the instruction set in use computes the same
+ * as the base variant; while it does not, the next smaller set is used from then on, for everything. Returns false if
+ * that was so, or if product_paired was wrong. Call it before there are other threads. */
 bool product_init(void);
 /* Does the set in use go without an instruction for fused multiply-adds? */
 bool product_slow(void);
