@@ -555,6 +555,42 @@ TEST(who_only_looks_takes_no_place_of_64)
     assert_int_equal(peers_heard_of(lone), PEERS_MAX);
 }
 
+static void
+all_beat(struct lone *lone)
+{
+    for (unsigned id = 2; id <= PEERS_MAX; id++)
+        lone_beat(lone, id, 0, true);
+    lone_run(lone, 20);
+}
+
+TEST(who_only_looks_at_a_full_mesh_changes_nothing_there)
+{
+    OWNED(lone_destroy) struct lone *lone = LONE(.id = 1, .peers_min = PEERS_MAX);
+    for (unsigned id = 2; id <= PEERS_MAX; id++)
+        lone_meet(lone, id);
+    for (unsigned k = 0; k < 100 && !lone_sent(lone, 2, PROTO_PLAN); k++)
+        all_beat(lone);
+    assert_non_null(lone_sent(lone, 2, PROTO_PLAN));
+    for (unsigned looks = PEERS_MAX + 1; looks < PEERS_MAX + 9; looks++) {
+        struct proto_msg hello = {
+            .type = PROTO_HELLO,
+            .hello = {.wants_job = true, .control_port = 20001, .bulk_port = 30001}};
+        lone->sent_count = 0;
+        lone_say(lone, looks, &hello);
+        lone_up(lone, looks);
+        hello.hello.answers = lone->asked[looks];
+        lone_say(lone, looks, &hello);
+        all_beat(lone);
+        lone_down(lone, looks);
+        all_beat(lone);
+        for (unsigned id = 2; id <= PEERS_MAX; id++) {
+            assert_true(peers_find(lone->core, lone_node(lone, id)) >= 0);
+            assert_null(lone_sent(lone, id, PROTO_REFUSE));
+            assert_null(lone_sent(lone, id, PROTO_PLAN));
+        }
+    }
+}
+
 /* Node 8 answers and asks. Its session begins with our answer: it drops what comes before that. */
 TEST(an_answer_comes_before_the_list_of_peers)
 {
