@@ -254,11 +254,13 @@ def judged(value, goal, strict=False):
 
 
 def median_and_best(above, below, goal=None):
-    """Ratio of two rates {round: rate}: the median of the rounds, judged, and that of the best ones."""
+    """Ratio of two rates {round: rate}: the median of the rounds, judged, their lowest and highest, and that of the best ones."""
     value = ratio(above, below)
     if value is None:
         return "–"
-    return "%s / %.2f" % (judged(value, goal), max(above.values()) / max(below.values()))
+    rounds = [above[k] / below[k] for k in above if k in below]
+    spread = ", %.2f..%.2f" % (min(rounds), max(rounds)) if len(rounds) > 1 else ""
+    return "%s%s / %.2f" % (judged(value, goal), spread, max(above.values()) / max(below.values()))
 
 
 def load(others):

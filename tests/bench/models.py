@@ -49,6 +49,7 @@ def residual(filters):
 RESNET = "    [%s, relu, %s, relu, %s, %s, relu, %s, globalpool, dense: 10]\n" % (
     conv(16), conv(32, 2), residual(32), conv(64, 2), residual(64))
 COLOURS = "data: {source: cifar10}"
+DENSE = MLP.replace("[1, 28, 28]", "[3, 32, 32]")  # glyphs are sparse, and so are gradients of weights that see them
 # name: data, layers, samples per step (about: see batch_of), steps of a measurement, what PyTorch must know of samples
 MODELS = {
     "mlp": (IMAGES, MLP, 256, 400, []),
@@ -58,7 +59,7 @@ MODELS = {
     "lstm": (TEXT, LSTM, 32, 60, ["--input", "128", "--classes", "256", "--tokens"]),
 }
 
-MORE = {**MODELS, "wide": (IMAGES, WIDE, 256)}  # of lines.py alone
+MORE = {**MODELS, "wide": (IMAGES, WIDE, 256), "colours": (COLOURS, DENSE, 256, 30, ["--input", "3,32,32"])}
 
 
 def write_text(folder):
@@ -80,14 +81,14 @@ def batch_of(model, shards):
     return max(1, round(MORE[model][2] / shards)) * shards
 
 
-def write_job(path, name, model, steps, exact=True, batch=0, shards=12, peers=1, group=""):
+def write_job(path, name, model, steps, exact=True, batch=0, shards=12, peers=1, group="", precision="fp32"):
     data, layers = MORE[model][:2]
     with open(path, "w") as out:
         out.write("run: {name: %s, seed: 1}\n%s\n"
                   "model:\n%s"
                   "train:\n  loss: cross_entropy\n  epochs: 1000000\n  steps: %d\n  batch: %d\n"
-                  "  shards: %d\n  optimizer: {sgd: {rate: 0.01, momentum: 0.9}}\n  exact: %s\n"
+                  "  shards: %d\n  optimizer: {sgd: {rate: 0.01, momentum: 0.9}}\n  exact: %s\n  precision: %s\n"
                   "  eval_every: 0\n"
                   "mesh: {topology: ring, peers: %d, gather_ms: 1, group: %s}\n"
-                  % (name, data, layers, steps, batch or batch_of(model, shards), shards, "yes" if exact else "no", peers,
-                     group or "bench%d" % random.randrange(1 << 30)))
+                  % (name, data, layers, steps, batch or batch_of(model, shards), shards, "yes" if exact else "no", precision,
+                     peers, group or "bench%d" % random.randrange(1 << 30)))

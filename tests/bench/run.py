@@ -7,7 +7,8 @@
         --quick         a glance: few rounds, short
         --check         exit status 1 if a goal is missed; it is 1 anyway if a run fails or not all nodes take part
         --only REGEX    contenders of an all-reduce, or models, to run
-        --kinds REGEX   of training: eager, tuned, compile, exact, inexact        --threads 1,2     of training
+        --kinds REGEX   of training: eager, tuned, compile, autocast, exact, inexact, bf16
+        --threads 1,2   of training
         --sizes 4k,1m   of an all-reduce                                   --ranks 2,4       processes
         --simd SETS     avx2, avx512 or avx2,avx512: everybody limited to these instructions (default $BENCH_SIMD)
         --csv FILE      every measurement                                  --shards N        default 12
@@ -18,7 +19,8 @@ exchange   4 processes: sums round the ring, by 4 servers, by one, by auto, and 
            hivemind, on loopback and at 100 Mbit/s; what gossip sends
 link       four namespaces on a bridge at 100 Mbit/s: the mesh and bare TCP against the bound
 gemm       products of the five models: our loop, OpenBLAS's fastest kernel, PyTorch's library
-train      one process, exact and inexact, against PyTorch, eager, tuned and compiled; by the clock and by processor time
+train      one process, exact, inexact and in bf16, against PyTorch, eager, tuned, compiled and with autocast to bfloat16; by the
+           clock and by processor time
 processes  2 and 4 processes of one thread on loopback: the mesh against PyTorch's DDP
 overlap    two nodes on a link on which transfer takes as long as computing: is one hidden by the other?
 pipeline   1 MiB from stage to stage beside bare TCP; stages on 2 and 4 nodes with pieces of fixed duration: how idle nodes

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Training speed of PyTorch's torch.distributed.pipelining over Gloo: one of its processes.
 
-    torch_pipeline.py JOB.yaml --ranks 2 --rank 0 --port 20000 --steps 100 [--schedule 1f1b] [--virtual 1]
+    torch_pipeline.py JOB.yaml --ranks 2 --rank 0 --port 20000 --steps 100 [--schedule 1f1b] [--virtual 1] [--micro M]
                       [--input 1,28,28] [--classes 10] [--tokens] [--host 127.0.0.1] [--threads 1]
 
-Model, batch, micro-batches (`train.shards`), optimizer and clip_norm are those of a job of ours, on data already in memory; as a
-careful user writes it: scaled_dot_product_attention, a fused optimizer, and cuts that make the slowest stage fastest, by the time of
+Model, batch, optimizer and clip_norm are those of a job of ours, and so are micro-batches (`train.shards`) unless --micro says
+how many; data is already in memory. As a careful user writes it: channels_last within a stage, scaled_dot_product_attention, a fused optimizer, and cuts that make the slowest stage fastest, by the time of
 each layer here. Each process has --virtual stages: 1f1b and zb with 1 (ZB-H1) or 2 (interleaved) by PyTorch's Schedule1F1B and
 ScheduleInterleavedZeroBubble, zbv by ScheduleZBVZeroBubble with 2. Prints what torch_train.py prints, and the cuts."""
 import argparse
@@ -34,6 +34,7 @@ def arguments():
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--schedule", choices=("1f1b", "zb", "zbv"), default="1f1b")
     parser.add_argument("--virtual", type=int, default=1)
+    parser.add_argument("--micro", type=int, default=0)
     return parser.parse_args()
 
 
@@ -49,6 +50,26 @@ import torch_model  # noqa: E402
 from torch_tuned import draw, fused, tuned  # noqa: E402
 
 TIMES = 5
+
+
+class Dense(torch.autograd.Function):
+    """A copy of an image, forward in one order of its bytes; its gradient in the usual one, the only one that Gloo sends."""
+
+    @staticmethod
+    def forward(_, x, memory_format):
+        return x.contiguous(memory_format=memory_format)
+
+    @staticmethod
+    def backward(_, gradient):
+        return gradient.contiguous(), None
+
+
+class Stage(nn.Sequential):
+    """Takes and hands over tensors in the usual order; images are in channels_last within."""
+
+    def forward(self, x):
+        y = super().forward(Dense.apply(x, torch.channels_last) if x.dim() == 4 else x)
+        return Dense.apply(y, torch.contiguous_format) if y.dim() == 4 else y
 
 
 def loss_of(outputs, labels):
@@ -134,14 +155,15 @@ def main():
                                    world_size=OPTIONS.ranks)
     job = torch_model.read_job(OPTIONS.job)
     train, shape = job["train"], tuple(int(n) for n in OPTIONS.input.split(","))
+    micro = OPTIONS.micro or train["shards"]
     layers = list(tuned(torch_model.build(job["model"], shape)))
     batches = [draw(shape, train["batch"], OPTIONS.classes, OPTIONS.tokens) for _ in range(16)]
     mine = own_stages()
     count = OPTIONS.ranks * len(mine)
-    cuts = agreed_cuts(layers, batches[0][0][:train["batch"] // train["shards"]], count)
-    modules = [nn.Sequential(*layers[cuts[s]:cuts[s + 1]]) for s in mine]
+    cuts = agreed_cuts(layers, batches[0][0][:train["batch"] // micro], count)
+    modules = [Stage(*layers[cuts[s]:cuts[s + 1]]) for s in mine]
     stages = [PipelineStage(module, s, count, torch.device("cpu")) for s, module in zip(mine, modules)]
-    schedule = schedule_of(stages, train["shards"])
+    schedule = schedule_of(stages, micro)
     parameters = [p for module in modules for p in module.parameters()]
     optimizer = fused(torch_model.optimizer_of(train, parameters)[1]) if parameters else None
     done = 0

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Training speed of PyTorch: the model, batch and optimizer of a job of ours, on data already in memory.
 
-    torch_train.py JOB.yaml [--input 1,28,28] [--classes 10] [--tokens] [--threads 1] [--seconds 3] [--tuned | --compile]
+    torch_train.py JOB.yaml [--input 1,28,28] [--classes 10] [--tokens] [--threads 1] [--seconds 3]
+                 [--tuned | --compile | --autocast]
     torch_train.py JOB.yaml ... --ranks 2 --rank 0 --port 20000 --steps 100     one process of DDP over Gloo
     ... --ranks 2 --rank 0 --steps 100 --hivemind FILE [--own-host 10.0.0.1]    or of hivemind; ranks meet in FILE
 
 Samples have the shape --input, with --tokens they are whole numbers below --classes, as many labels, too. --tuned: as a
-careful user writes it, with images in channels_last, scaled_dot_product_attention and a fused optimizer. With --ranks each
-process trains its share of the batch, --steps in all, tuned. Prints
+careful user writes it, with images in channels_last, scaled_dot_product_attention and a fused optimizer. --compile: tuned, with
+torch.compile; --autocast: tuned, with forward and loss in bfloat16 where PyTorch's autocast takes it. With --ranks each process
+trains its share of the batch, --steps in all, tuned. Prints
 
     TR {"rate": samples per second, "cpu_rate": per second of processor time, "peak_mb", "steps", "kernels"}
 
@@ -35,6 +37,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--tuned", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--autocast", action="store_true")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--port", type=int, default=20000)
@@ -125,7 +128,8 @@ def main():
     torch.manual_seed(1)
     job = torch_model.read_job(OPTIONS.job)
     shape, batch = tuple(int(n) for n in OPTIONS.input.split(",")), job["train"]["batch"] // OPTIONS.ranks
-    net, careful = torch_model.build(job["model"], shape), OPTIONS.tuned or OPTIONS.ranks > 1
+    net, careful = torch_model.build(job["model"], shape), OPTIONS.ranks > 1 or any(
+        (OPTIONS.tuned, OPTIONS.compile, OPTIONS.autocast))
     if careful:
         net = tuned(net)
     averager = None
@@ -148,8 +152,10 @@ def main():
         x, labels = batches[done % len(batches)]
         done += 1
         optimizer.zero_grad()
-        outputs = net(x)
-        nn.functional.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1)).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=OPTIONS.autocast):
+            outputs = net(x)
+            loss = nn.functional.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1))
+        loss.backward()
         optimizer.step()
         if averager:
             averager.step()
@@ -157,8 +163,9 @@ def main():
     try:
         step()
     except Exception as error:  # whatever the compiler of the day lacks here
-        if OPTIONS.compile:
-            raise Cannot("torch.compile: %s" % (str(error).splitlines() or ["?"])[0]) from error
+        if OPTIONS.compile or OPTIONS.autocast:
+            raise Cannot("%s: %s" % ("torch.compile" if OPTIONS.compile else "autocast",
+                                     (str(error).splitlines() or ["?"])[0])) from error
         raise
     start = time.perf_counter()
     while OPTIONS.ranks == 1 and done < 10 and time.perf_counter() - start < OPTIONS.seconds:

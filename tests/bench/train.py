@@ -13,9 +13,10 @@ import time
 from allreduce import Contenders
 from common import (HERE, MISSED, ROOT, busy_by_others, failed, instructions, load, loud, median_and_best, place, quietly,
                     record, run_together, table)
-from models import MODELS, batch_of, write_images, write_job, write_text
+from models import MODELS, MORE, batch_of, write_images, write_job, write_text
 
-KINDS = ("eager", "tuned", "compile", "exact", "inexact")
+OURS = {"exact": {}, "inexact": {"exact": False}, "bf16": {"precision": "bf16"}}  # what write_job is told
+KINDS = ("eager", "tuned", "compile", "autocast", *OURS)
 EXACT_GOALS = {"mlp": 1.1, "cnn": 1.6, "resnet": 1.3, "lstm": 1.4, "gpt": 1.5}  # against eager, one thread; tuned: 1.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -98,10 +99,10 @@ def steps_for(model, options):
     return MODELS[model][3] // (4 if options.quick else 1)
 
 
-def train_ours(programs, where, model, exact, threads, options, work):
+def train_ours(programs, where, model, kind, threads, options, work):
     """{"rate", "cpu_rate", "peak_mb"}, or None"""
     job, watches = os.path.join(work, "train.yaml"), []
-    write_job(job, "bench", model, steps_for(model, options), exact, shards=options.shards)
+    write_job(job, "bench", model, steps_for(model, options), shards=options.shards, **OURS[kind])
     folders = train_once(programs["meshnode"], where, [job], work, instructions(options.simd), 300, threads, watches)
     seconds = seconds_per_step(folders[0], 1) if folders else None
     cpu = watches[0].seconds_per_step() if seconds else None
@@ -116,7 +117,7 @@ def train_ours(programs, where, model, exact, threads, options, work):
 def torch_commands(programs, model, options, work, *arguments):
     job = os.path.join(work, "torch.yaml")
     write_job(job, "bench", model, 1, shards=options.shards)
-    return [programs["torch"], os.path.join(HERE, "torch_train.py"), job, *MODELS[model][4], *arguments]
+    return [programs["torch"], os.path.join(HERE, "torch_train.py"), job, *MORE[model][4], *arguments]
 
 
 def torch_results(text):
@@ -150,11 +151,11 @@ def measure_training(programs, options, work):
         for number in range(options.rounds or (2 if options.quick else 5)):
             turns = [(m, k, t) for m in MODELS for k in KINDS for t in threads
                      if re.search(options.only, m) and re.search(options.kinds, k) and (m, k) not in cannot
-                     and ("torch" in programs or k in ("exact", "inexact"))]
+                     and ("torch" in programs or k in OURS)]
             random.shuffle(turns)
             for model, kind, count in turns:
-                if kind in ("exact", "inexact"):
-                    one = train_ours(programs, where, model, kind == "exact", count, options, work)
+                if kind in OURS:
+                    one = train_ours(programs, where, model, kind, count, options, work)
                 else:
                     one = train_torch(programs, model, kind, count, options, work)
                     kernels = one.get("kernels", kernels) if one else kernels
@@ -170,7 +171,15 @@ def measure_training(programs, options, work):
 
 
 def median_text(rates):
-    return "%.0f" % statistics.median(rates.values()) if rates else "–"
+    """And the slowest and the fastest round."""
+    if not rates:
+        return "–"
+    text = "%.0f" % statistics.median(rates.values())
+    return text if len(rates) < 2 else "%s (%.0f..%.0f)" % (text, min(rates.values()), max(rates.values()))
+
+
+RATIOS = [("exact", b) for b in ("eager", "tuned", "compile", "inexact")] + [("bf16", "autocast"), ("bf16", "exact")]
+NAMES = {"exact": "ours, exact", "inexact": "ours, exact: no", "bf16": "ours, bf16"}
 
 
 def training_rows(results, threads, shards, what):
@@ -182,7 +191,7 @@ def training_rows(results, threads, shards, what):
             continue
         goals = {"eager": EXACT_GOALS[model], "tuned": 1.0, "compile": 1.0, "inexact": 0.95} if threads == 1 else {}
         rows.append(["%s, batch %d" % (model, batch_of(model, shards)), *(median_text(of[k]) for k in KINDS)] +
-                    [median_and_best(of["exact"], of[k], goals.get(k)) for k in KINDS if k != "exact"])
+                    [median_and_best(of[a], of[b], goals.get(b) if a == "exact" else None) for a, b in RATIOS])
     return rows
 
 
@@ -210,13 +219,14 @@ def one_process(programs, options, work):
     ours = [our_kernel(programs["meshnode"], work, exact, options.simd) for exact in (True, False)]
     print("Ours: %s (exact: no: %s), %d shards, the whole program. %s. %s\n" % (
         *ours, options.shards, kernels, load(others)))
-    names = ["eager", "tuned", "compile", "ours, exact", "ours, exact: no"]
+    names = [NAMES.get(kind, kind) for kind in KINDS]
     counts = [int(t) for t in options.threads.split(",")]
     for count in counts:
         for what, label in (("rate", "samples per second"), ("cpu_rate", "samples per second of processor time")):
-            print("%d thread%s, %s; ratios: median of the rounds / best against best\n"
+            print("%d thread%s, %s; median (slowest..fastest round); ratios: median,"
+                  " lowest..highest of the rounds / best against best\n"
                   % (count, "s" * (count > 1), label))
-            table(["", *names, "exact / eager", "exact / tuned", "exact / compile", "exact / exact: no"],
+            table(["", *names, *("%s / %s" % pair for pair in RATIOS)],
                   training_rows(results, count, options.shards, what))
     if len(counts) > 1 and counts[0] == 1:
         print("%d threads against 1, and peak memory of one thread in MB\n" % counts[-1])
