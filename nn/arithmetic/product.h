@@ -62,7 +62,8 @@ enum product_shape {
     PRODUCT_WHOLE,
     PRODUCT_C_LOWER, /* what lies above the diagonal of C need not be computed; anything may be there */
     PRODUCT_A_LOWER, /* above the diagonal of A are zeros, */
-    PRODUCT_A_UPPER, /* or below it: they may be left out of a chain, which is the same but for NaN, infinity and -0 */
+    PRODUCT_A_UPPER, /* or below it: they may be left out of a chain, which is the same but for NaN, infinity and -0.
+                      * Those within a block of PRODUCT_BLOCK k of the diagonal are read, so they must be there. */
 };
 
 struct product {

@@ -20,7 +20,7 @@
 #include "nn/layers/layer.h"
 
 enum {
-    STRIP = 64, /* queries at a time: a multiple of LINE and of the rows of a product's tile */
+    STRIP = 64, /* queries at a time: a multiple of PRODUCT_BLOCK and of a product's rows */
     LINE = 16   /* floats of a cache line */
 };
 
@@ -169,11 +169,12 @@ scale_of(const struct head *head)
     return (float)(1 / sqrt((double)head->d));
 }
 
-/* Zeros from n on, as far as a tile that holds row n - 1 of the triangle reads. */
+/* Zeros from n on, as far as a tile that holds row n - 1 of the triangle reads: to the end of its block of k. */
 static void
-zeros(float *p, size_t n)
+zeros(const struct head *head, float *p, size_t n)
 {
-    memset(p + n, 0, (LINE - n % LINE) % LINE * sizeof *p);
+    size_t end = (n + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK * PRODUCT_BLOCK;
+    memset(p + n, 0, (least(end, head->wide) - n) * sizeof *p);
 }
 
 /* Of the strip at query i: p[r][0..i+r] = softmax of scale * s, in place; zeros beyond. */
@@ -187,7 +188,7 @@ strip_softmax(const struct head *head, size_t i, size_t rows, bool recompute)
             softmax_recompute(p, scale_of(head), kept, i + r + 1);
         else
             softmax_forward(p, scale_of(head), kept, i + r + 1);
-        zeros(p, i + r + 1);
+        zeros(head, p, i + r + 1);
     }
 }
 
@@ -198,7 +199,7 @@ strip_softmax_backward(const struct head *head, size_t i, size_t rows)
     for (size_t r = 0; r < rows; r++) {
         float *dp = head->dp + r * head->wide;
         softmax_backward(head->p + r * head->wide, dp, scale_of(head), i + r + 1);
-        zeros(dp, i + r + 1);
+        zeros(head, dp, i + r + 1);
     }
 }
 

@@ -249,7 +249,6 @@ open_model(struct job *job, const struct config *config, const struct nn_shape *
            struct why *why)
 {
     struct why reason;
-    nn_precision(config->train.bf16);
     int rc = nn_model_new(&job->model, input, config->model.layer, config->model.count,
                           config->train.loss, &reason);
     if (rc)
@@ -324,6 +323,7 @@ choose_numerics(struct job *job, const struct config *config, struct why *why)
     static const char library[] = "openblas";
     const char *wanted = config->run.numerics;
     bool own = config->train.exact || strcmp(wanted, "portable") == 0;
+    nn_precision(config->train.bf16);
     job->kernel = nn_init(own ? "portable" : library);
     if (strcmp(wanted, library) != 0 || strncmp(job->kernel, library, sizeof library - 1) == 0)
         return 0;

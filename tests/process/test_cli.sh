@@ -213,6 +213,16 @@ tail -n 1 out | grep -Eq "^set     $way 10 Mbit/s ?$gain; $way 100 Mbit/s ?$gain
     complain 'check of codecs' "no line to write: $(cat out)"
 estimates 'check of servers' '3 nodes' jobs/good.yaml --peers 3 --set mesh.topology=server --set mesh.servers=2
 estimates 'check of local steps' '3 nodes' jobs/good.yaml --peers 3 --set train.local_steps=2
+# The instruction for bfloat16 is used where the CPU has it. A node with it and one without it have the same numerics.
+"$MESHNODE" check jobs/good.yaml --set train.precision=bf16 >out 2>err || complain 'check of bf16' 'fails'
+with=$(sed -n 's/^kernel .*numerics //p' out)
+if grep -q '^flags.* avx512_bf16' /proc/cpuinfo && grep -q '^kernel .*portable avx512' out; then
+    grep -q '^bf16 *products by AVX512_BF16$' out || complain 'check of bf16' 'the instruction is not used'
+else
+    grep -q '^bf16 *products in chains of float32' out || complain 'check of bf16' 'what computes products is not said'
+fi
+MESHNODE_SIMD=base "$MESHNODE" check jobs/good.yaml --set train.precision=bf16 >out 2>err
+[ -n "$with" ] && [ "$with" = "$(sed -n 's/^kernel .*numerics //p' out)" ] || complain 'check of bf16' 'another CPU has other numerics'
 answers 'check of one node' 0 '' '"$M" check jobs/good.yaml --peers 1'
 ! grep -q 'fastest' out || complain 'check of one node' 'estimates'
 answers 'check of gossip' 0 '' '"$M" check jobs/good.yaml --peers 3 --set mesh.topology=gossip'

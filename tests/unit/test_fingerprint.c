@@ -1,6 +1,7 @@
 /* The fingerprint is the same every time and on every machine. */
 
 #include "nn/arithmetic/blas.h"
+#include "nn/arithmetic/product.h"
 #include "nn/nn.h"
 #include "tests/support/test.h"
 
@@ -22,6 +23,18 @@ TEST(the_fingerprint_is_a_constant_of_the_program)
     assert_true(nn_fingerprint() == 0xdf96f9b82b8c49e7); /* before nn_init */
     assert_memory_equal(nn_init("portable"), "portable ", 9);
     assert_true(nn_fingerprint() == 0xdf96f9b82b8c49e7);
+}
+
+/* What a node with the instruction computes is what one without it does, so they may train together. */
+TEST(an_instruction_for_bfloat16_has_no_part_in_the_fingerprint)
+{
+    nn_precision(true);
+    nn_init("portable");
+    assert_true(nn_fingerprint() == 0x1c3a8c2da93b0e89);
+    product_paired = false;
+    assert_true(nn_fingerprint() == 0x1c3a8c2da93b0e89);
+    nn_precision(false);
+    nn_init("portable");
 }
 
 /* It is not for exact results, so two machines need not have the same. */
