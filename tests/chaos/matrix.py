@@ -105,7 +105,7 @@ def cells_of_stages(folder, courses):
 def precise(path):
     """The same job with products of bfloat16. Its name."""
     with open(path, encoding="utf-8") as file:
-        text = file.read().replace("train:\n", "train:\n  precision: bf16\n")
+        text = re.sub(r"^  precision: .*\n", "", file.read(), flags=re.M).replace("train:\n", "train:\n  precision: bf16\n")
     with open(path.replace(".yaml", "-precision.yaml"), "w", encoding="utf-8") as out:
         out.write(text)
     return os.path.basename(path).replace(".yaml", "-precision")

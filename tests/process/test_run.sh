@@ -28,7 +28,8 @@ wait_until 10 "what a test left to be gone" ended
 # Tests of two clones share the loopback interface: who is on it names a group of its own, and lets the system choose ports.
 others=$(grep -nE -e '--interface lo|\$LINK' "$ROOT"/tests/process/test_*.sh | grep -v -e 'mesh.group=' -e 'grep -')
 [ -z "$others" ] || fail "nodes on lo without a group of their own: $others"
-fixed=$(grep -nE -e '--port [1-9]' "$ROOT"/tests/process/test_*.sh | grep -v -e 'refuses' -e 'grep -')
+mapfile -t on_lo < <(grep -L netns_up "$ROOT"/tests/process/test_*.sh)
+fixed=$(grep -nE -e '--port [1-9]' "${on_lo[@]}" | grep -v -e 'refuses' -e 'grep -')
 [ -z "$fixed" ] || fail "nodes on a fixed port: $fixed"
 
 # A pause is judged by the usual step before it: on a machine whose steps take ten times as long, so may a pause.
