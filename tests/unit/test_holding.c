@@ -462,6 +462,7 @@ TEST(who_lacks_a_stage_of_a_shard_goes_back)
         uint64_t us = KEPT_SURE_US << (again < KEPT_DOUBLINGS ? again : KEPT_DOUBLINGS);
         node->pinned = true;
         kept_applied(&node->keeping, 6, true);
+        assert_true(node->keeping.left == node->round); /* and who idles there has no more */
         assert_false(goes_back());
         node->awake.us += us - 1;
         assert_false(goes_back());
@@ -469,6 +470,7 @@ TEST(who_lacks_a_stage_of_a_shard_goes_back)
         assert_true(goes_back());
     }
     kept_applied(&node->keeping, 8, true); /* until that round is done */
+    assert_true(node->keeping.left == 0);
     assert_false(goes_back());
     node->awake.us += KEPT_SURE_US;
     assert_true(goes_back());

@@ -135,6 +135,6 @@ kept_applied(struct keeping *keeping, uint64_t round, bool next)
 {
     if (next && round > keeping->farthest)
         keeping->backs = 0;
-    keeping->left = next ? 0 : keeping->left;
+    keeping->left = next && round > keeping->left ? 0 : keeping->left;
     keeping->missing_at = (struct awake){0};
 }
