@@ -177,12 +177,13 @@ product_init(void)
 #if defined(__x86_64__)
     struct why why;
     product_paired = product_bf16 && product_pairs_here();
-    if (product_paired && !product_check(SIMD_PICK(product_run)))
-        good = product_paired = false;
     while (simd_avx2() && !(product_check(SIMD_PICK(product_run)) &&
                             (product_bf16 || product_check(SIMD_PICK(product_turned))))) {
         good = false;
-        simd_choose(simd_avx512() ? "avx2" : "base", &why);
+        if (product_paired)
+            product_paired = false;
+        else
+            simd_choose(simd_avx512() ? "avx2" : "base", &why);
     }
 #endif
     return good;

@@ -127,8 +127,8 @@ struct product_sum {
 void product_sum(const struct product *p, struct product_sum *sum, float *scratch);
 
 /* With product_bf16, chooses product_paired. Checks that the variant for the instruction set in use computes the same
- * as the base variant; while it does not, the next smaller set is used from then on, for everything. Returns false if
- * that was so, or if product_paired was wrong. Call it before there are other threads. */
+ * as the base variant; while it does not, it goes without product_paired, or the next smaller set is used from then on,
+ * for everything. Returns false if that was so. Call it before there are other threads. */
 bool product_init(void);
 /* Does the set in use go without an instruction for fused multiply-adds? */
 bool product_slow(void);

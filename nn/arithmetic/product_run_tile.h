@@ -16,9 +16,8 @@ struct tile {
     const float *a, *b; /* rows of b are ldb apart */
     struct lying lying;
     size_t ldb, k;
-    size_t
-        at; /* with product_bf16: number of the first k in its block, 0 if paired(); a is in panels */
-    float *c; /* all vectors of its rows may be written */
+    size_t at; /* with product_bf16, a in panels: the first k in its block; or 0 if paired() */
+    float *c;  /* all vectors of its rows may be written */
     size_t ldc;
     bool add, relu;
     const float *bias, *rise; /* added at the end, to each row or to each column; or NULL */

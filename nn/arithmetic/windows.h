@@ -32,8 +32,7 @@ struct windows_product {
     struct windows windows;
     const float *x; /* [images] */
     size_t images, m;
-    const float *
-        a; /* windows_panels of [m, tall * wide * channels]; as product_operand_panels leaves them */
+    const float *a;    /* windows_panels [m, tall * wide * channels], by product_operand_panels */
     const float *bias; /* [m], added at the end; or NULL */
     bool relu;         /* then: negative elements become 0 */
     float *y;          /* element i of the window in line l and column c of image r: */

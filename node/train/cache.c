@@ -56,16 +56,20 @@ make_folders(const char *path, struct why *why)
 
 /* --- Room --------------------------------------------------------------------------------------- */
 
+struct amount {
+    uint64_t bytes, files;
+};
+
 /* nftw has no ctx, and only the thread that opens the job comes here. */
-static uint64_t walked, walked_files; /* bytes, and files */
+static struct amount walked;
 
 static int
 add_size(const char *path, const struct stat *status, int kind, struct FTW *at)
 {
     (void)path;
     (void)at;
-    walked += kind == FTW_F ? (uint64_t)status->st_blocks * 512 : 0;
-    walked_files += kind == FTW_F;
+    walked.bytes += kind == FTW_F ? (uint64_t)status->st_blocks * 512 : 0;
+    walked.files += kind == FTW_F;
     return 0;
 }
 
@@ -80,10 +84,10 @@ remove_one(const char *path, const struct stat *status, int kind, struct FTW *at
 }
 
 /* Of all files below this folder, on the disk. */
-static uint64_t
-bytes_there(const char *path)
+static struct amount
+amount_there(const char *path)
 {
-    walked = walked_files = 0;
+    walked = (struct amount){0};
     nftw(path, add_size, WALK_FDS, FTW_PHYS);
     return walked;
 }
@@ -135,7 +139,7 @@ cache_look(const char *root, struct folder **out)
             stat(f->path, &status) != 0)
             continue;
         f->used = status.st_mtime;
-        f->bytes = bytes_there(f->path);
+        f->bytes = amount_there(f->path).bytes;
         count++;
     }
     if (entries >= 0)
@@ -145,18 +149,15 @@ cache_look(const char *root, struct folder **out)
     return count;
 }
 
-static uint64_t
+/* Some disks have no limit of files. */
+static struct amount
 disk_free(const char *path)
 {
     struct statvfs fs;
-    return statvfs(path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
-}
-
-static uint64_t
-files_free(const char *path)
-{
-    struct statvfs fs; /* some disks have no limit */
-    return statvfs(path, &fs) == 0 && fs.f_files > 0 ? fs.f_favail : UINT64_MAX;
+    if (statvfs(path, &fs) != 0)
+        return (struct amount){UINT64_MAX, UINT64_MAX};
+    return (struct amount){(uint64_t)fs.f_bavail * fs.f_frsize,
+                           fs.f_files > 0 ? fs.f_favail : UINT64_MAX};
 }
 
 static int
@@ -165,7 +166,7 @@ cache_full(const char *path, uint64_t size, struct why *why)
     return why_error(why, -ENOSPC,
                      "%s: the data need %llu bytes, the disk has %llu free ones, the cache at most "
                      "%llu; --cache names another folder",
-                     path, (unsigned long long)size, (unsigned long long)disk_free(path),
+                     path, (unsigned long long)size, (unsigned long long)disk_free(path).bytes,
                      (unsigned long long)CACHE_BYTES_MAX);
 }
 
@@ -175,7 +176,7 @@ cache_crowded(const char *path, uint64_t files, struct why *why)
     return why_error(why, -ENOSPC,
                      "%s: the data are %llu more files, the disk has room for %llu; --cache names "
                      "another folder",
-                     path, (unsigned long long)files, (unsigned long long)files_free(path));
+                     path, (unsigned long long)files, (unsigned long long)disk_free(path).files);
 }
 
 /* Whole pages of files. */
@@ -189,15 +190,16 @@ cache_need(const struct manifest *manifest)
 }
 
 static bool
-cache_fits(uint64_t all, uint64_t more, uint64_t files, const char *root)
+cache_fits(uint64_t all, struct amount more, const char *root)
 {
-    return all + more <= CACHE_BYTES_MAX && more <= disk_free(root) && files <= files_free(root);
+    struct amount room = disk_free(root);
+    return all + more.bytes <= CACHE_BYTES_MAX && more.bytes <= room.bytes &&
+           more.files <= room.files;
 }
 
-/* Deletes folders that nobody uses until there is room for `more` bytes in `files` more files. Returns 0 or a negative
- * errno with `why`. */
+/* Deletes folders that nobody uses until there is room for `more`. Returns 0 or a negative errno with `why`. */
 static int
-cache_shrink(const char *root, uint64_t more, uint64_t files, struct why *why)
+cache_shrink(const char *root, struct amount more, struct why *why)
 {
     struct folder *list;
     size_t count = cache_look(root, &list);
@@ -205,7 +207,7 @@ cache_shrink(const char *root, uint64_t more, uint64_t files, struct why *why)
     int rc = 0;
     for (size_t i = 0; i < count; i++)
         all += list[i].bytes;
-    for (size_t i = 0; i < count && !rc && !cache_fits(all, more, files, root); i++) {
+    for (size_t i = 0; i < count && !rc && !cache_fits(all, more, root); i++) {
         if (cache_used(list[i].path))
             continue;
         nftw(list[i].path, remove_one, WALK_FDS, FTW_PHYS | FTW_DEPTH);
@@ -221,13 +223,14 @@ cache_shrink(const char *root, uint64_t more, uint64_t files, struct why *why)
 static int
 cache_room(const char *root, const char *path, const struct manifest *manifest, struct why *why)
 {
-    uint64_t size = cache_need(manifest), there = bytes_there(path);
-    uint64_t more = size > there ? size - there : 0;
-    uint64_t files = manifest->count > walked_files ? manifest->count - walked_files : 0;
-    int rc = cache_shrink(root, more, files, why);
-    if (rc || cache_fits(size - more, more, files, root)) /* all others may be in use */
+    struct amount need = {cache_need(manifest), manifest->count}, there = amount_there(path);
+    struct amount more = {need.bytes > there.bytes ? need.bytes - there.bytes : 0,
+                          need.files > there.files ? need.files - there.files : 0};
+    int rc = cache_shrink(root, more, why);
+    if (rc || cache_fits(need.bytes - more.bytes, more, root)) /* all others may be in use */
         return rc;
-    return files > files_free(root) ? cache_crowded(root, files, why) : cache_full(root, size, why);
+    return more.files > disk_free(root).files ? cache_crowded(root, more.files, why)
+                                              : cache_full(root, need.bytes, why);
 }
 
 /* --- One folder --------------------------------------------------------------------------------- */

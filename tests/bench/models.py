@@ -49,7 +49,6 @@ def residual(filters):
 RESNET = "    [%s, relu, %s, relu, %s, %s, relu, %s, globalpool, dense: 10]\n" % (
     conv(16), conv(32, 2), residual(32), conv(64, 2), residual(64))
 COLOURS = "data: {source: cifar10}"
-DENSE = MLP.replace("[1, 28, 28]", "[3, 32, 32]")  # glyphs are sparse, and so are gradients of weights that see them
 # name: data, layers, samples per step (about: see batch_of), steps of a measurement, what PyTorch must know of samples
 MODELS = {
     "mlp": (IMAGES, MLP, 256, 400, []),
@@ -59,7 +58,7 @@ MODELS = {
     "lstm": (TEXT, LSTM, 32, 60, ["--input", "128", "--classes", "256", "--tokens"]),
 }
 
-MORE = {**MODELS, "wide": (IMAGES, WIDE, 256), "colours": (COLOURS, DENSE, 256, 30, ["--input", "3,32,32"])}
+MORE = {**MODELS, "wide": (IMAGES, WIDE, 256)}  # of lines.py alone
 
 
 def write_text(folder):

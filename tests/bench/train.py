@@ -13,7 +13,7 @@ import time
 from allreduce import Contenders
 from common import (HERE, MISSED, ROOT, busy_by_others, failed, instructions, load, loud, median_and_best, place, quietly,
                     record, run_together, table)
-from models import MODELS, MORE, batch_of, write_images, write_job, write_text
+from models import MODELS, batch_of, write_images, write_job, write_text
 
 OURS = {"exact": {}, "inexact": {"exact": False}, "bf16": {"precision": "bf16"}}  # what write_job is told
 KINDS = ("eager", "tuned", "compile", "autocast", *OURS)
@@ -117,7 +117,7 @@ def train_ours(programs, where, model, kind, threads, options, work):
 def torch_commands(programs, model, options, work, *arguments):
     job = os.path.join(work, "torch.yaml")
     write_job(job, "bench", model, 1, shards=options.shards)
-    return [programs["torch"], os.path.join(HERE, "torch_train.py"), job, *MORE[model][4], *arguments]
+    return [programs["torch"], os.path.join(HERE, "torch_train.py"), job, *MODELS[model][4], *arguments]
 
 
 def torch_results(text):

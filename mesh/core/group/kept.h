@@ -25,7 +25,7 @@ struct keeps {
 
 struct keeping {
     struct awake missing_at; /* since when nobody has some shard that must not change hands */
-    uint64_t left;     /* it went back from this round as they were missing; 0: or has made it since */
+    uint64_t left; /* it went back from this round as they were missing; 0: or has made it since */
     uint64_t farthest; /* the latest such round, */
     unsigned backs;    /* and how often it went back since it was there first */
 };
